@@ -1,0 +1,10 @@
+#pragma once
+
+// The whole public face of shmcoord.
+
+#include "shmcoord/error.hpp"      // IWYU pragma: export
+#include "shmcoord/holder_id.hpp"  // IWYU pragma: export
+#include "shmcoord/lock.hpp"       // IWYU pragma: export
+#include "shmcoord/results.hpp"    // IWYU pragma: export
+#include "shmcoord/segment.hpp"    // IWYU pragma: export
+#include "shmcoord/session.hpp"    // IWYU pragma: export

@@ -1,0 +1,34 @@
+# What `cmake --install` puts where: library, headers, CMake package, pkg-config file, tool, completion.
+include(CMakePackageConfigHelpers)
+
+if(TARGET shmcoord)
+  set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/shmcoord)
+  install(TARGETS shmcoord EXPORT shmcoordTargets
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(EXPORT shmcoordTargets NAMESPACE shmcoord:: DESTINATION ${package_dir})
+
+  configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/shmcoordConfig.cmake.in
+    ${PROJECT_BINARY_DIR}/shmcoordConfig.cmake INSTALL_DESTINATION ${package_dir})
+  # Below 1.0 a minor version may break; from 1.0 on this becomes SameMajorVersion.
+  write_basic_package_version_file(${PROJECT_BINARY_DIR}/shmcoordConfigVersion.cmake
+    VERSION ${PROJECT_VERSION} COMPATIBILITY SameMinorVersion)
+  install(FILES ${PROJECT_BINARY_DIR}/shmcoordConfig.cmake ${PROJECT_BINARY_DIR}/shmcoordConfigVersion.cmake
+    DESTINATION ${package_dir})
+
+  # Relative to the .pc file, so that an installed tree can be moved.
+  file(RELATIVE_PATH SHMCOORD_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+  string(REGEX REPLACE "/$" "" SHMCOORD_PC_PREFIX "${SHMCOORD_PC_PREFIX}")
+  cmake_path(ABSOLUTE_PATH CMAKE_INSTALL_LIBDIR BASE_DIRECTORY "\${prefix}" OUTPUT_VARIABLE SHMCOORD_PC_LIBDIR)
+  cmake_path(ABSOLUTE_PATH CMAKE_INSTALL_INCLUDEDIR BASE_DIRECTORY "\${prefix}" OUTPUT_VARIABLE SHMCOORD_PC_INCLUDEDIR)
+  configure_file(${CMAKE_CURRENT_LIST_DIR}/shmcoord.pc.in ${PROJECT_BINARY_DIR}/shmcoord.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/shmcoord.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()
+
+if(TARGET shmcoord_tool)
+  install(TARGETS shmcoord_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+if(EXISTS ${PROJECT_SOURCE_DIR}/tools/completion/shmcoord.bash)
+  install(FILES ${PROJECT_SOURCE_DIR}/tools/completion/shmcoord.bash
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME shmcoord)
+endif()
