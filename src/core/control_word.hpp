@@ -38,7 +38,7 @@ enum class Op : std::uint8_t {
   grant = 5,    // last, the head: waiting -> held
   cancel = 6,   // last: waiting -> free, from wherever it stands
   reclaim = 7,  // last: held -> lost; as handoff when its hand-off field names somebody
-  keep = 8,     // last: marked for reclaim -> held again
+  keep = 8,     // the sequence is used up so that what was prepared at it fails; last: whose sake it was for
   close = 9,    // the name is being removed; no entry; nothing follows
 };
 inline constexpr std::uint8_t op_count = 10;

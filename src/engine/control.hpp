@@ -1,0 +1,326 @@
+#pragma once
+
+#include "core/control_machine.hpp"
+#include "engine/finish.hpp"
+#include "engine/view.hpp"
+
+// The operations on one control word: load it, finish its last operation, ask the pure machine for the next word, CAS.
+//
+// Protocol of an operation on entry i (crash analysis in finish.hpp):
+//   1  prepare i's own fields; 2  load the word and finish what it says; 3  pure transition; 4  CAS; 5  finish.
+//   A process that dies before 4 changed nothing but its own entry, which is `prepared` at most: whoever buries its
+//   session finishes the word and then finds that entry still prepared, so it was never published, and frees it. One
+//   that dies after 4 is finished by whoever comes next.
+// What a transition needs to know of the queue (who is the head, how heavy) is read from the entries between 2 and 4.
+// It may be garbage if the word moved on; then the CAS fails and nothing was decided with it.
+//
+// Reclaiming from a holder that may be alive: the entry is marked first (held -> marked), the lease is judged again
+// after the mark, and only then the word is CASed. An owner that beats writes its heartbeat, then looks at its status;
+// if it is marked it uses up the sequence (Op::keep), so the reclaimer's CAS fails. Of {heartbeat, look at mark}
+// against {mark, look at heartbeat} one side sees the other: a holder that was told "refreshed" keeps its hold. A mark
+// is never taken off while the hold lasts, because then the same status word would come back and a late CAS could hit
+// the wrong one; a hold that was marked once pays one CAS of the word for each explicit heartbeat.
+//
+// Thread-safety: any number of processes on the word; an entry's own operations by one thread at a time.
+
+namespace shmcoord::engine {
+
+enum class Step : std::uint8_t {
+  acquired,
+  queued,
+  busy,
+  released,
+  cancelled,
+  granted,  // a cancel came too late: the entry holds
+  gone,     // the entry is not (or no longer) in the state that the call is about
+  fresh,    // not reclaimed: the lease is good after all
+  refreshed,
+  reclaimed,
+  closed,  // the name was removed; look it up again
+  corrupt,
+  exhausted,  // the sequence has reached its end: this name can give no more tokens
+};
+
+struct Result {
+  Step step;
+  std::uint64_t seq = 0;  // of the operation; for acquired and granted: the fencing token
+};
+
+template <class P>
+class ControlOps {
+ public:
+  ControlOps(const View& view, RecordIndex record, std::uint64_t generation) noexcept
+      : view_(&view), record_(record), generation_(generation) {}
+
+  [[nodiscard]] Record& record() const noexcept { return view_->record(record_); }
+  [[nodiscard]] RecordIndex index() const noexcept { return record_; }
+  [[nodiscard]] std::uint64_t generation() const noexcept { return generation_; }
+  [[nodiscard]] const View& view() const noexcept { return *view_; }
+  [[nodiscard]] core::Control load() const noexcept { return P::load(record().control); }
+
+  /// Takes `weight` at once, or answers busy; never past somebody who waits. The entry must be the caller's and out of
+  /// use.
+  Result try_acquire(EntryIndex i, std::uint32_t weight, std::int64_t now_ns) const noexcept {
+    if (const Result r = retake(i, weight, now_ns); r.step == Step::acquired) return r;
+    return take(i, weight, now_ns, false);
+  }
+
+  /// Takes `weight` at once, or queues at the tail.
+  Result acquire_or_queue(EntryIndex i, std::uint32_t weight, std::int64_t now_ns) const noexcept {
+    if (const Result r = retake(i, weight, now_ns); r.step == Step::acquired) return r;
+    return take(i, weight, now_ns, true);
+  }
+
+  /// Gives back what entry i holds since `token`, granting the head in the same CAS if it fits now.
+  Result release(EntryIndex i, std::uint64_t token) const noexcept {
+    // Nobody came since the acquire: its own word is still there, and nothing has to be looked at.
+    const std::uint32_t weight = P::load(view_->entry(i).weight);
+    if (token < core::seq_limit && P::cas(record().control, core::Packed{token, alone(weight, i, core::Op::acquire)},
+                                          core::Packed{token + 1, alone(0, i, core::Op::release)})) {
+      return {Step::released, token + 1};
+    }
+    for (;;) {
+      const core::Control c = load();
+      if (const Step s = usable(c); s != Step::acquired) return {s};
+      const bool untouched = c.seq == token && c.op == core::Op::acquire;  // its own, unfinished (F4)
+      if (!untouched) {
+        if (!finish(c)) return {Step::corrupt};
+        if (!holds(i, token)) {
+          if (P::load_seq(record().control) != c.seq) continue;
+          return {Step::gone};
+        }
+      }
+      const Result r = give_back(c, i, Loss::none);
+      if (r.step != Step::busy) return r;
+    }
+  }
+
+  /// Takes a waiting entry out of the queue. `granted`: it holds; the grant won.
+  Result cancel(EntryIndex i) const noexcept {
+    Entry& e = view_->entry(i);
+    for (;;) {
+      const core::Control c = load();
+      if (const Step s = usable(c); s != Step::acquired) return {s};
+      if (!finish(c)) return {Step::corrupt};
+      const Status st = status(i);
+      const EntryIndex next = unpack_link(P::load(e.next)).entry;
+      const EntryIndex prev = unpack_link(P::load(e.prev)).entry;
+      if (P::load_seq(record().control) != c.seq) continue;
+      if (st.record != record_) return {Step::gone};
+      if (st.phase == Phase::held || st.phase == Phase::marked) return {Step::granted, seq_of_stamp(st.stamp, c.seq)};
+      if (st.phase != Phase::waiting) return {Step::gone};
+      if (c.seq >= core::seq_limit) return {Step::exhausted};
+      if (c.tail == nil_entry || !view_->has_entry(next) || (c.tail == i && next != i && !view_->has_entry(prev))) {
+        return {Step::corrupt};
+      }
+      const core::Control n = core::cancel(c, i, next, prev);
+      if (!P::cas(record().control, c, n)) continue;
+      if (!finish(n)) return {Step::corrupt};
+      settle();
+      return {Step::cancelled, n.seq};
+    }
+  }
+
+  /// Takes the hold of entry i away. `judge(entry)` says why it may be taken, or Loss::none; it is asked after the mark
+  /// has been set, so that a heartbeat that was acknowledged counts.
+  template <class Judge>
+  Result reclaim(EntryIndex i, Judge&& judge) const noexcept {
+    Entry& e = view_->entry(i);
+    for (;;) {
+      const core::Control c = load();
+      if (const Step s = usable(c); s != Step::acquired) return {s};
+      if (!finish(c)) return {Step::corrupt};
+      const std::uint64_t raw = P::load(e.status);
+      Status st = unpack_status(raw);
+      if (P::load_seq(record().control) != c.seq) continue;
+      if (st.record != record_ || (st.phase != Phase::held && st.phase != Phase::marked)) return {Step::gone};
+      if (st.phase == Phase::held) {
+        st.phase = Phase::marked;
+        if (!P::cas(e.status, raw, pack(st))) continue;
+      }
+      P::fence();  // mark before the heartbeat is read; pairs with heartbeat()
+      const Loss loss = judge(e);
+      if (loss == Loss::none) return {Step::fresh};  // the mark stays: see above
+      const Result r = give_back(c, i, loss);
+      if (r.step != Step::busy) return r;
+    }
+  }
+
+  /// An explicit sign of life of the hold since `token`. `refreshed` is a promise: the hold was not taken before it.
+  Result heartbeat(EntryIndex i, std::uint64_t token, std::int64_t now_ns) const noexcept {
+    Entry& e = view_->entry(i);
+    P::store(e.heartbeat_ns, static_cast<std::uint64_t>(now_ns));
+    P::fence();  // heartbeat before the status is read; pairs with reclaim()
+    for (;;) {
+      const Status st = status(i);
+      if (st.record != record_ || st.stamp != (token & stamp_mask)) return {Step::gone};
+      if (st.phase == Phase::held || st.phase == Phase::prepared) return {Step::refreshed, token};
+      if (st.phase != Phase::marked) return {Step::gone};
+      const core::Control c = load();
+      if (const Step s = usable(c); s != Step::acquired) return {s};
+      if (!finish(c)) return {Step::corrupt};
+      if (status(i).phase == Phase::marked && pass_over(c, i)) return {Step::refreshed, token};
+    }
+  }
+
+  /// Is the entry's hold since `token` still its own? A read; true may be outdated at once, false is final.
+  [[nodiscard]] bool holds(EntryIndex i, std::uint64_t token) const noexcept {
+    const Status st = status(i);
+    return st.record == record_ && st.stamp == (token & stamp_mask) &&
+           (st.phase == Phase::held || st.phase == Phase::marked || st.phase == Phase::prepared);
+  }
+
+  /// Grants heads that fit: after a death, a cancelled head, or a stopped canceller there may be some.
+  void settle() const noexcept {
+    for (;;) {
+      const core::Control c = load();
+      // Finished also when nobody waits any more: the one who was granted last may not have been called yet.
+      if (usable(c) != Step::acquired || !finish(c) || c.tail == nil_entry) return;
+      const core::Head head = head_of(c);
+      if (!core::head_fits(c, P::load(record().capacity), head) || c.seq >= core::seq_limit) {
+        if (P::load_seq(record().control) != c.seq) continue;
+        return;
+      }
+      const core::Control n = core::grant(c, head);
+      if (P::cas(record().control, c, n)) finish(n);
+    }
+  }
+
+  /// Moves an idle word to `close`, so that the name can be removed: no operation follows. False: held or waited for,
+  /// or removed already.
+  bool close() const noexcept {
+    for (;;) {
+      const core::Control c = load();
+      if (P::load(record().generation) != generation_) return false;  // another life of the record
+      if (c.op == core::Op::close) return true;
+      if (!finish(c) || !core::idle(c)) {
+        if (P::load_seq(record().control) != c.seq) continue;
+        return false;
+      }
+      if (P::cas(record().control, c, core::close(c))) return true;
+    }
+  }
+
+  /// Brings the word's last operation to its end. False: corrupt.
+  bool finish(const core::Control& c) const noexcept { return Finisher<P>(*view_, record_).finish(c); }
+  bool finish_now() const noexcept { return finish(load()); }
+
+  [[nodiscard]] Status status(EntryIndex i) const noexcept { return unpack_status(P::load(view_->entry(i).status)); }
+
+  /// The head of the queue of a finished word; may be garbage if the word moved on.
+  [[nodiscard]] core::Head head_of(const core::Control& c) const noexcept {
+    if (c.tail == nil_entry || !view_->has_entry(c.tail)) return {};
+    const EntryIndex head = unpack_link(P::load(view_->entry(c.tail).next)).entry;
+    if (!view_->has_entry(head)) return {};
+    return {head, P::load(view_->entry(head).weight)};
+  }
+
+ private:
+  static constexpr std::uint64_t alone(std::uint32_t used, EntryIndex i, core::Op op) noexcept {
+    return core::pack_bits({0, used, nil_entry, i, op});
+  }
+
+  // The uncontended path, without taking the word apart: the word still says that this entry released it and nobody
+  // came since. Same transition, same preparation as take(); anything else is left to take().
+  Result retake(EntryIndex i, std::uint32_t weight, std::int64_t now_ns) const noexcept {
+    Record& rec = record();
+    const core::Packed p = P::guess(rec.control);
+    if (p.bits != alone(0, i, core::Op::release) || P::load(rec.generation) != generation_ ||
+        weight > P::load(rec.capacity) || p.seq >= core::seq_limit) {
+      return {Step::busy};
+    }
+    Entry& e = view_->entry(i);
+    P::store(e.since_ns, static_cast<std::uint64_t>(now_ns));
+    P::store(e.status, pack(Status{Phase::prepared, record_, (p.seq + 1) & stamp_mask}));
+    if (!P::cas(rec.control, p, core::Packed{p.seq + 1, alone(weight, i, core::Op::acquire)})) return {Step::busy};
+    return {Step::acquired, p.seq + 1};
+  }
+
+  // acquired: go on.
+  [[nodiscard]] Step usable(const core::Control& c) const noexcept {
+    if (P::load(record().generation) != generation_ || c.op == core::Op::close) return Step::closed;
+    if (!core::plausible(c)) return Step::corrupt;
+    return Step::acquired;
+  }
+
+  Result take(EntryIndex i, std::uint32_t weight, std::int64_t now_ns, bool queue) const noexcept {
+    Record& rec = record();
+    Entry& e = view_->entry(i);
+    for (;;) {
+      const core::Control c = load();
+      if (const Step s = usable(c); s != Step::acquired) return {s};
+      // The caller's own plain release needs no finishing: preparing the entry anew is its end (F4).
+      if (!(c.op == core::Op::release && c.last == i) && !finish(c)) return {Step::corrupt};
+      if (c.seq >= core::seq_limit) return {Step::exhausted};
+      const std::uint32_t capacity = P::load(rec.capacity);
+      const std::uint64_t prepared = pack(Status{Phase::prepared, record_, (c.seq + 1) & stamp_mask});
+      if (core::admits(c, capacity, weight)) {
+        P::store(e.since_ns, static_cast<std::uint64_t>(now_ns));
+        P::store(e.status, prepared);
+        if (P::cas(rec.control, c, core::acquire(c, i, weight))) return {Step::acquired, c.seq + 1};
+        continue;
+      }
+      const core::Head head = head_of(c);
+      if (core::head_fits(c, capacity, head)) {
+        settle();
+        continue;
+      }
+      if (!queue) {
+        if (P::load_seq(rec.control) != c.seq) continue;
+        P::store(e.status, pack(Status{Phase::free, record_, c.seq & stamp_mask}));
+        return {Step::busy, c.seq};
+      }
+      if (c.tail != nil_entry && head.entry == nil_entry) {
+        if (P::load_seq(rec.control) != c.seq) continue;
+        return {Step::corrupt};
+      }
+      const std::uint64_t stamp = link_stamp(record_, c.seq + 1);
+      P::store(e.since_ns, static_cast<std::uint64_t>(now_ns));
+      P::store(e.prev, pack(Link{c.tail, stamp}));
+      P::store(e.next, pack(Link{c.tail == nil_entry ? i : head.entry, stamp}));
+      P::store(e.status, prepared);
+      const core::Control n = core::enqueue(c, i);
+      if (!P::cas(rec.control, c, n)) continue;
+      return {finish(n) ? Step::queued : Step::corrupt, n.seq};
+    }
+  }
+
+  // One attempt to release or reclaim at the finished word c; busy: try again.
+  Result give_back(const core::Control& c, EntryIndex i, Loss loss) const noexcept {
+    if (c.seq >= core::seq_limit) return {Step::exhausted};
+    Entry& e = view_->entry(i);
+    const core::Head head = head_of(c);
+    const core::Release r =
+        core::release(c, i, P::load(e.weight), P::load(record().capacity), head, loss != Loss::none);
+    if (r.next.op != core::Op::release) {
+      // The hand-off field must be right before the word says so, and must not change once it has the stamp.
+      const std::uint64_t stamp = handoff_stamp(record_, r.next.seq);
+      const std::uint64_t read = P::load(e.handoff);
+      if (unpack_handoff(read).stamp != stamp) {
+        if (P::load_seq(record().control) != c.seq) return {Step::busy};
+        if (!P::cas(e.handoff, read, pack(Handoff{r.grantee, loss, stamp}))) return {Step::busy};
+      } else if ((unpack_handoff(read).loss == Loss::none) != (loss == Loss::none)) {
+        // Owner and reclaimer meet, and the other one's intent may become true at this very sequence. Move on by one.
+        pass_over(c, i);
+        return {Step::busy};
+      }
+    }
+    if (!P::cas(record().control, c, r.next)) return {Step::busy};
+    if (r.next.op != core::Op::release && !finish(r.next)) return {Step::corrupt};
+    if (r.grantee != nil_entry) settle();
+    return {loss != Loss::none ? Step::reclaimed : Step::released, r.next.seq};
+  }
+
+  // Uses up the sequence after `c`, and changes nothing else: every CAS that was prepared at `c` fails. False: somebody
+  // else was first.
+  bool pass_over(const core::Control& c, EntryIndex i) const noexcept {
+    const core::Control n = core::keep(c, i);
+    return P::cas(record().control, c, n);
+  }
+
+  const View* view_;
+  RecordIndex record_;
+  std::uint64_t generation_;
+};
+
+}  // namespace shmcoord::engine

@@ -1,0 +1,230 @@
+#pragma once
+
+#include "core/control_machine.hpp"
+#include "engine/notice.hpp"
+#include "engine/view.hpp"
+
+// Finishing: making true in the entries what the control word already says.
+//
+// Problem. An operation changes one control word by one CAS, but its effect is spread: the entry it names changes
+// phase, neighbours change links, somebody is woken. Whoever won the CAS may be killed or stopped before any of that.
+// So nobody relies on the winner: whoever comes next brings the word's *last* operation to its end before it does its
+// own. There is never more than one unfinished operation on a word, because no CAS follows an unfinished one.
+//
+// Invariants.
+//   F1  Only the CAS on the control word decides. Finishing never decides; it is a function of the word and of what the
+//       entries said when it was current.
+//   F2  A finisher reads all it needs, then makes sure that the word still has the sequence it started from, then
+//   changes
+//       each part by CAS from exactly what it read. If the word moved on, somebody finished; nothing is left to do.
+//       If a part changed meanwhile, another finisher of the same operation did it: links and statuses are stamped with
+//       the sequence, so the same value is never written twice and a late CAS fails.
+//   F3  Links first, then the grantee's `held` and the call to it, and the phase of the entry that the word names last.
+//   So an
+//       entry that left the word (free, lost) is proof that its operation is finished: only then may it be used again,
+//       which overwrites the hand-off field that the finishers need. A grantee that sees itself held must still finish.
+//   F4  An owner may leave its own acquire and its own plain release unfinished, since its next operation on the word
+//       follows from them: it reads `prepared` stamped with its token as held. Everybody else finishes them.
+//   F5  The owner prepares its entry with plain stores: only when it is not in the word (its own release or cancel
+//       succeeded, or it was never published). A late finisher's CAS then either lands before the store and is
+//       overwritten, or fails, because status and links carry a sequence or record that cannot be the old one.
+//
+// If we die here: between any two steps the next finisher repeats what is missing. After the last status and before the
+// wake-up: every finisher of the same sequence repeats the call while the waiter has not run (`wake_called`), the
+// waiter watches the life word of the process before it, and in any case looks again every second.
+//
+// What the models found, and the rules above answer: freeing the releaser before its grantee is held (its entry was
+// reused, the hand-off field overwritten, the grant lost for good); taking a mark off by finishing (the same status
+// word came back, and a late finisher took off a later mark, so that a robbed holder was told "refreshed").
+//
+// What was rejected: letting the winner of the CAS do the rest alone (a stopped winner stalls everybody); one
+// operation descriptor that helpers execute (an allocation and a cache miss on the uncontended path).
+
+namespace shmcoord::engine {
+
+template <class P>
+class Finisher {
+ public:
+  Finisher(const View& view, RecordIndex record) noexcept : view_(view), record_(record), rec_(view.record(record)) {}
+
+  /// Brings the operation that made `c` to its end. False: an index points outside of the tables (corruption).
+  bool finish(const core::Control& c) const noexcept {
+    if (c.last == nil_entry) return true;
+    if (!core::plausible(c) || !view_.has_entry(c.last) || (c.tail != nil_entry && !view_.has_entry(c.tail)))
+      return false;
+    switch (c.op) {
+      case core::Op::acquire: return acquired(c);
+      case core::Op::enqueue: return enqueued(c);
+      case core::Op::release: return released(c, Loss::none);
+      case core::Op::handoff:
+      case core::Op::reclaim: {
+        const Handoff h = unpack_handoff(P::load(view_.entry(c.last).handoff));
+        if (h.stamp != handoff_stamp(record_, c.seq)) return true;  // its owner went on, so it was finished
+        if (h.entry != nil_entry && !view_.has_entry(h.entry)) return false;
+        if (h.entry != nil_entry) granted(c, h.entry);
+        return released(c, h.loss);
+      }
+      case core::Op::grant: return granted(c, c.last);
+      case core::Op::cancel: return cancelled(c);
+      case core::Op::keep:
+      case core::Op::none:
+      case core::Op::close: return true;
+    }
+    return false;
+  }
+
+  /// Wakes the entry's waiter if it sleeps. What there is to see was changed before.
+  static void call(Entry& e) noexcept {
+    const std::uint32_t wake = P::load(e.wake);
+    if (wake == wake_awake) return;
+    if (wake == wake_parked) P::cas(e.wake, wake_parked, wake_called);
+    P::wake(e.wake, 1);
+  }
+
+  /// Makes the keeper of the entry's owner look at its holds.
+  void signal_owner(EntryIndex i) const noexcept {
+    const std::uint64_t owner = P::load(view_.owner_of(i));
+    if (owner == 0) return;
+    const SlotIndex s = unpack_owner(owner).slot;
+    if (!view_.has_slot(s) || s == detached_slot) return;
+    P::add(view_.slot(s).signal, 1);
+    P::wake(view_.slot(s).signal, 1);
+  }
+
+ private:
+  [[nodiscard]] bool current(const core::Control& c) const noexcept { return P::load_seq(rec_.control) == c.seq; }
+  [[nodiscard]] std::uint64_t stamp(const core::Control& c) const noexcept { return link_stamp(record_, c.seq); }
+  [[nodiscard]] std::uint64_t to(Phase phase, std::uint64_t seq) const noexcept {
+    return pack(Status{phase, record_, seq & stamp_mask});
+  }
+  [[nodiscard]] bool mine(const Status& s, Phase phase) const noexcept {
+    return s.phase == phase && s.record == record_;
+  }
+
+  void point(Word64& link, std::uint64_t read, EntryIndex entry, const core::Control& c) const noexcept {
+    if (unpack_link(read).stamp != stamp(c)) P::cas(link, read, pack(Link{entry, stamp(c)}));
+  }
+
+  bool acquired(const core::Control& c) const noexcept {
+    Entry& e = view_.entry(c.last);
+    const std::uint64_t before = to(Phase::prepared, c.seq);
+    const std::uint64_t holder = P::load(rec_.holder);
+    if (P::load(e.status) != before || !current(c)) return true;
+    point(rec_.holder, holder, c.last, c);
+    P::cas(e.status, before, to(Phase::held, c.seq));
+    return true;
+  }
+
+  bool enqueued(const core::Control& c) const noexcept {
+    Entry& e = view_.entry(c.last);
+    const std::uint64_t before = to(Phase::prepared, c.seq);
+    if (P::load(e.status) != before) return true;
+    const Link ahead = unpack_link(P::load(e.prev));
+    if (ahead.entry != nil_entry) {
+      if (!view_.has_entry(ahead.entry)) return false;
+      Entry& a = view_.entry(ahead.entry);
+      const std::uint64_t link = P::load(a.next);
+      if (!current(c)) return true;
+      point(a.next, link, c.last, c);
+    } else if (!current(c)) {
+      return true;
+    }
+    P::cas(e.status, before, to(Phase::waiting, c.seq));
+    return true;
+  }
+
+  // The releasing side of release, handoff and reclaim.
+  bool released(const core::Control& c, Loss loss) const noexcept {
+    Entry& e = view_.entry(c.last);
+    // `prepared` at the sequence before is an acquire that its owner left unfinished (F4); a later stamp is its next
+    // try.
+    const std::uint64_t unfinished = to(Phase::prepared, c.seq - 1);
+    for (;;) {
+      const std::uint64_t raw = P::load(e.status);
+      const Status s = unpack_status(raw);
+      if (!mine(s, Phase::held) && !mine(s, Phase::marked) && raw != unfinished) return true;
+      const std::uint64_t previous = P::load(rec_.previous);
+      if (!current(c)) return true;
+      bool tell = false;
+      if (loss != Loss::none) {
+        write_notice<P>(view_, record_, c.last, c.seq);
+        if (unpack_handoff(previous).stamp != handoff_stamp(record_, c.seq)) {
+          P::cas(rec_.previous, previous, pack(Handoff{c.last, loss, handoff_stamp(record_, c.seq)}));
+        }
+        // A detached holder has nobody who would come back to take the news: its entry is free at once.
+        tell = (P::load(e.flags) & entry_detached) == 0;
+      }
+      if (P::cas(e.status, raw, to(tell ? Phase::lost : Phase::free, c.seq))) {
+        if (tell) signal_owner(c.last);
+        return true;
+      }
+    }
+  }
+
+  bool granted(const core::Control& c, EntryIndex grantee) const noexcept {
+    Entry& e = view_.entry(grantee);
+    const std::uint64_t raw = P::load(e.status);
+    const std::uint64_t held = to(Phase::held, c.seq);
+    if (raw == held) {
+      call(e);
+      return true;
+    }
+    if (!mine(unpack_status(raw), Phase::waiting)) return true;
+    Entry* const tail = c.tail == nil_entry ? nullptr : &view_.entry(c.tail);
+    const std::uint64_t tail_next = tail == nullptr ? 0 : P::load(tail->next);
+    const std::uint64_t next = P::load(e.next);
+    const std::uint64_t since = P::load(e.since_ns);
+    const std::uint64_t holder = P::load(rec_.holder);
+    const bool async = (P::load(e.flags) & entry_async) != 0;
+    const auto now = static_cast<std::uint64_t>(P::coarse_now_ns());
+    if (!current(c)) return true;
+    if (tail != nullptr) point(tail->next, tail_next, unpack_link(next).entry, c);
+    // The hold's clock starts now; the grantee may sleep, and a ttl must not have run out while it waited.
+    if (since != now) P::cas(e.since_ns, since, now);
+    point(rec_.holder, holder, grantee, c);
+    P::cas(e.status, raw, held);
+    call(e);
+    if (async) signal_owner(grantee);
+    return true;
+  }
+
+  bool cancelled(const core::Control& c) const noexcept {
+    Entry& e = view_.entry(c.last);
+    const std::uint64_t raw = P::load(e.status);
+    if (!mine(unpack_status(raw), Phase::waiting)) return true;
+    const EntryIndex behind = unpack_link(P::load(e.next)).entry;
+    const EntryIndex ahead = unpack_link(P::load(e.prev)).entry;
+    if (c.tail != nil_entry) {
+      if (!view_.has_entry(behind)) return false;
+      Entry& tail = view_.entry(c.tail);
+      const std::uint64_t tail_next = P::load(tail.next);
+      const Link round = unpack_link(tail_next);
+      if (round.entry == c.last || round.stamp == stamp(c)) {
+        // It was the head or the tail: only the link that closes the circle changes.
+        if (!current(c)) return true;
+        point(tail.next, tail_next, behind, c);
+      } else {
+        if (!view_.has_entry(ahead)) return !current(c);
+        Entry& a = view_.entry(ahead);
+        Entry& b = view_.entry(behind);
+        const std::uint64_t a_next = P::load(a.next);
+        const std::uint64_t b_prev = P::load(b.prev);
+        if (!current(c)) return true;
+        if (unpack_link(a_next).entry == c.last) point(a.next, a_next, behind, c);
+        if (unpack_link(b_prev).entry == c.last) point(b.prev, b_prev, ahead, c);
+      }
+    }
+    if (!current(c)) return true;
+    P::cas(e.status, raw, to(Phase::free, c.seq));
+    call(e);  // it may have been taken out by somebody else
+    // The one behind watches the process before it, which is another one now.
+    if (c.tail != nil_entry) call(view_.entry(behind));
+    return true;
+  }
+
+  const View& view_;
+  RecordIndex record_;
+  Record& rec_;
+};
+
+}  // namespace shmcoord::engine

@@ -1,0 +1,159 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "engine/control.hpp"
+
+// Waiting for a queued entry to be granted: a short adaptive spin, then sleep.
+//
+// A sleeper sleeps on two words with one futex_waitv: its own wake word (a grant, a changed predecessor, a stop
+// request), and the life word of the one process whose death concerns it: of its predecessor in the queue, or, at the
+// head, of the holder. Predecessor and holder need no re-arming when the predecessor is granted: the same process is
+// watched then. So every death in the chain wakes exactly the one behind it, who buries the dead and looks again.
+//
+// No wake-up is lost: the waiter sets its wake word to `parked`, then looks at everything (fence), then sleeps on that
+// value; a waker changes what there is to see, then the wake word. Should a waker be killed in between, the sleeper
+// wakes by its 1 s re-check, which also finishes the word, settles it and judges the holders' leases, in case nobody
+// else does.
+//
+// If we die here: the entry is `waiting` in the word; whoever buries our session cancels it through the word.
+
+namespace shmcoord::engine {
+
+enum class WaitEnd : std::uint8_t { granted, timed_out, stopped, closed, unusable };
+
+/// How long to spin before sleeping, learnt from what happened last. Not shared between threads without care: a wrong
+/// value costs time only.
+struct SpinBudget {
+  static constexpr std::uint32_t most = 400;  // pauses: about the cost of going to sleep and being woken
+  static constexpr std::uint32_t least = 10;
+  std::uint32_t pauses = 100;
+
+  constexpr void learn(bool spin_was_enough) noexcept {
+    pauses = spin_was_enough ? std::min(most, pauses + pauses / 4 + 1) : std::max(least, pauses - pauses / 8);
+  }
+};
+
+inline constexpr std::int64_t recheck_ns = 1'000'000'000;
+inline constexpr std::int64_t without_waitv_recheck_ns = 50'000'000;
+inline constexpr std::int64_t first_confirm_pause_ns = 20'000;
+inline constexpr std::int64_t last_confirm_pause_ns = 2'000'000;
+
+/// `Surroundings` is what the process layer knows:
+///   bool bury(SlotIndex)              a life word says that the session died: confirm it and release what it had.
+///                                     False: not confirmed yet, ask again soon. True only when nothing names the
+///                                     dead session as the owner of an entry any more, since it is asked at once again.
+///   std::int64_t check_holders(ops)   reclaim holds whose lease ran out; returns when to ask again (CLOCK_MONOTONIC).
+///   bool stop_requested()             the caller wants to leave.
+///   bool usable()                     the own session lives and the segment is still there.
+///   SlotIndex self()                  the own slot, which is not watched.
+template <class P, class Surroundings>
+class Waiter {
+ public:
+  Waiter(const ControlOps<P>& ops, EntryIndex entry, Surroundings& around) noexcept
+      : ops_(ops), view_(ops.view()), i_(entry), e_(view_.entry(entry)), around_(around) {}
+
+  /// Returns when the entry is held, or why it was given up; then the caller cancels it (and may find it granted after
+  /// all).
+  WaitEnd wait(std::int64_t deadline_ns, SpinBudget& spin) noexcept {
+    for (std::uint32_t n = 0; n < spin.pauses; ++n) {
+      if (!waiting()) {
+        spin.learn(true);
+        return outcome();
+      }
+      P::pause();
+    }
+    if (spin.pauses != 0) spin.learn(false);
+    std::int64_t confirm_pause = 0;  // > 0: a death was noticed that is not confirmed yet
+    bool due = false;                // the last sleep ran its full time: look after what nobody may have told us
+    for (;;) {
+      P::store(e_.wake, wake_parked);
+      P::fence();  // parked before everything is looked at; pairs with Finisher::call
+      const WaitEnd end = look(deadline_ns);
+      if (end != still_waiting) {
+        P::store(e_.wake, wake_awake);
+        return end;
+      }
+      std::array<WaitOn, 2> words{WaitOn{&e_.wake, wake_parked}, {}};
+      std::size_t count = 1;
+      std::int64_t until = P::now_ns() + recheck_ns;
+      const core::Control c = ops_.load();
+      ops_.finish(c);
+      const bool head = ops_.head_of(c).entry == i_;
+      if (due) ops_.settle();
+      if (head || due) until = std::min(until, around_.check_holders(ops_));
+      const SlotIndex watched = whom_to_watch(c, head);
+      if (watched != none) {
+        Word32& life = view_.slot(watched).life;
+        const std::uint32_t seen = P::load(life);
+        if ((seen & life_died) == 0) {
+          words[count++] = WaitOn{&life, seen};
+          confirm_pause = 0;
+        } else {
+          P::wake(life);  // the kernel woke one; tell the others
+          if (around_.bury(watched)) {
+            confirm_pause = 0;
+            continue;
+          }
+          confirm_pause = std::clamp(confirm_pause * 2, first_confirm_pause_ns, last_confirm_pause_ns);
+          until = std::min(until, P::now_ns() + confirm_pause);
+        }
+      }
+      const Woken how = P::wait(std::span(words.data(), count), std::min(until, deadline_ns));
+      due = how == Woken::timed_out && confirm_pause == 0;
+      if (how == Woken::unsupported) {
+        P::wait(std::span(words.data(), 1), std::min({until, deadline_ns, P::now_ns() + without_waitv_recheck_ns}));
+        due = true;
+      }
+    }
+  }
+
+  /// For a stop callback of another thread: makes the waiter look again.
+  static void interrupt(Entry& e) noexcept { Finisher<P>::call(e); }
+
+ private:
+  static constexpr auto still_waiting = static_cast<WaitEnd>(255);
+  static constexpr SlotIndex none = ~SlotIndex{0};
+
+  [[nodiscard]] bool waiting() const noexcept {
+    const Phase phase = ops_.status(i_).phase;
+    return phase == Phase::waiting || phase == Phase::prepared;  // prepared: queued, and not finished yet
+  }
+
+  // What ended the wait, once the entry is neither waiting nor prepared. Who was let in lets in whoever fits as well:
+  // the one who granted may have died before it went on.
+  [[nodiscard]] WaitEnd outcome() const noexcept {
+    if (P::load(ops_.record().capacity) > 1) ops_.settle();
+    const Phase phase = ops_.status(i_).phase;
+    return phase == Phase::held || phase == Phase::marked || phase == Phase::lost ? WaitEnd::granted : WaitEnd::closed;
+  }
+
+  [[nodiscard]] WaitEnd look(std::int64_t deadline_ns) const noexcept {
+    if (!waiting()) return outcome();
+    if (around_.stop_requested()) return WaitEnd::stopped;
+    if (!around_.usable()) return WaitEnd::unusable;
+    if (P::now_ns() >= deadline_ns) return WaitEnd::timed_out;
+    return still_waiting;
+  }
+
+  [[nodiscard]] SlotIndex whom_to_watch(const core::Control& c, bool head) const noexcept {
+    EntryIndex before = unpack_link(P::load(e_.prev)).entry;
+    if (head) before = c.op == core::Op::acquire ? c.last : unpack_link(P::load(ops_.record().holder)).entry;
+    if (before == nil_entry || !view_.has_entry(before)) return none;
+    const std::uint64_t owner = P::load(view_.owner_of(before));
+    if (owner == 0) return none;
+    const SlotIndex slot = unpack_owner(owner).slot;
+    return slot == detached_slot || slot == around_.self() || !view_.has_slot(slot) ? none : slot;
+  }
+
+  const ControlOps<P>& ops_;
+  const View& view_;
+  EntryIndex i_;
+  Entry& e_;
+  Surroundings& around_;
+};
+
+}  // namespace shmcoord::engine

@@ -1,0 +1,121 @@
+#include "process/byte_lock.hpp"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/segment_file.hpp"
+#include "process/fork_guard.hpp"
+#include "shmcoord/error.hpp"
+
+namespace shmcoord::process {
+
+namespace {
+
+struct OwnSlot {
+  int fd;  // stands for the inode: one descriptor each, as long as somebody uses the segment
+  SlotIndex slot;
+  std::uint64_t process;
+  friend bool operator==(const OwnSlot&, const OwnSlot&) = default;
+};
+
+struct OwnSlots {
+  std::mutex mutex;
+  std::vector<OwnSlot> slots;
+};
+
+OwnSlots& own_slots() {
+  // Never destroyed: threads may still ask while the program ends.
+  static OwnSlots* const own = [] {
+    auto* const made = new OwnSlots;
+    // A child that is forked while another thread holds the mutex must be able to join.
+    ::pthread_atfork([] { own_slots().mutex.lock(); }, [] { own_slots().mutex.unlock(); },
+                     [] { own_slots().mutex.unlock(); });
+    return made;
+  }();
+  return *own;
+}
+
+struct flock range(short type, SlotIndex slot, off_t first, off_t bytes) {
+  struct flock lock {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = 2 * static_cast<off_t>(slot) + first;
+  lock.l_len = bytes;
+  return lock;
+}
+
+int control(int fd, int command, struct flock& lock) {
+  int r = 0;
+  do {
+    r = ::fcntl(fd, command, &lock);
+  } while (r != 0 && errno == EINTR);
+  return r;
+}
+
+ByteState probe(const Mapping& mapping, SlotIndex slot, off_t first, off_t bytes) {
+  struct flock lock = range(F_WRLCK, slot, first, bytes);
+  if (control(mapping.fd(), F_GETLK, lock) != 0) return ByteState::unknown;
+  return lock.l_type == F_UNLCK ? ByteState::free : ByteState::locked;
+}
+
+}  // namespace
+
+bool owns_slot(const Mapping& mapping, SlotIndex slot) {
+  OwnSlots& own = own_slots();
+  const std::lock_guard guard(own.mutex);
+  return std::find(own.slots.begin(), own.slots.end(), OwnSlot{mapping.fd(), slot, process_number()}) !=
+         own.slots.end();
+}
+
+bool lock_slot(const Mapping& mapping, SlotIndex slot) {
+  OwnSlots& own = own_slots();
+  const std::lock_guard guard(own.mutex);
+  const OwnSlot mine{mapping.fd(), slot, process_number()};
+  std::erase_if(own.slots, [&](const OwnSlot& s) { return s.process != mine.process; });
+  if (std::find(own.slots.begin(), own.slots.end(), mine) != own.slots.end()) return false;
+  own.slots.reserve(own.slots.size() + 1);
+  struct flock lock = range(F_WRLCK, slot, 0, 1);
+  if (control(mapping.fd(), F_SETLK, lock) != 0) return false;
+  if (probe(mapping, slot, 1, 1) != ByteState::free) {  // the command of an earlier `run` still lives
+    lock = range(F_UNLCK, slot, 0, 1);
+    control(mapping.fd(), F_SETLK, lock);
+    return false;
+  }
+  own.slots.push_back(mine);
+  return true;
+}
+
+void unlock_slot(const Mapping& mapping, SlotIndex slot) {
+  OwnSlots& own = own_slots();
+  const std::lock_guard guard(own.mutex);
+  const auto at = std::find(own.slots.begin(), own.slots.end(), OwnSlot{mapping.fd(), slot, process_number()});
+  if (at == own.slots.end()) return;
+  own.slots.erase(at);
+  struct flock lock = range(F_UNLCK, slot, 0, 1);
+  control(mapping.fd(), F_SETLK, lock);
+}
+
+ByteState probe_slot(const Mapping& mapping, SlotIndex slot) { return probe(mapping, slot, 0, 2); }
+ByteState probe_inherited(const Mapping& mapping, SlotIndex slot) { return probe(mapping, slot, 1, 1); }
+
+int open_inherited_lock(const Mapping& mapping, SlotIndex slot) {
+  const auto fail = [](const char* what) {
+    throw Error(Errc::system, std::string(what) + ": " + std::strerror(errno) + "; is /proc mounted?");
+  };
+  const std::string path = "/proc/self/fd/" + std::to_string(mapping.fd());
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) fail("cannot open the segment's file a second time");
+  struct flock lock = range(F_WRLCK, slot, 1, 1);
+  if (control(fd, F_OFD_SETLK, lock) != 0) fail("cannot lock the inherited byte");  // fd stays open, as it must
+  return fd;
+}
+
+}  // namespace shmcoord::process

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "process/lock_client.hpp"
+#include "shmcoord/shmcoord.hpp"
+
+// What the public handles hold. The face translates: names and options in, exceptions or error codes out; everything
+// that thinks is in LockClient and Participant.
+
+namespace shmcoord {
+
+/// Handles of one name in one session share one LockClient, so that equal holder ids are one holder (C-50).
+struct Session::State {
+  Segment segment;
+  std::shared_ptr<process::Participant> participant;
+  std::mutex mutex;
+  std::map<std::string, std::weak_ptr<process::LockClient>, std::less<>> locks;
+
+  std::shared_ptr<process::LockClient> lock(std::string_view name, const LockOptions& options);
+};
+
+struct detail::Access {
+  using SessionState = Session::State;
+  static const std::shared_ptr<engine::Mapping>& mapping(const Segment& s) noexcept { return s.mapping_; }
+  static Segment segment(std::shared_ptr<engine::Mapping> m) noexcept { return Segment(std::move(m)); }
+  static const std::shared_ptr<Session::State>& state(const Session& s) noexcept { return s.state_; }
+};
+
+/// Runs `f`; an exception becomes an error code, and the answer of `failed()`.
+template <class F, class Failed>
+auto with_code(std::error_code& ec, F&& f, Failed&& failed) noexcept -> decltype(failed()) {
+  try {
+    ec.clear();
+    return f();
+  } catch (const std::system_error& e) {
+    ec = e.code();
+  } catch (...) {
+    ec = std::make_error_code(std::errc::not_enough_memory);
+  }
+  return failed();
+}
+
+}  // namespace shmcoord

@@ -1,0 +1,89 @@
+#include "engine/segment_file.hpp"
+#include "process/clock.hpp"
+#include "process/face.hpp"
+#include "process/recovery.hpp"
+
+namespace shmcoord {
+namespace {
+
+std::string name_or_default(std::string_view name) {
+  return name.empty() ? engine::default_segment_name() : std::string(name);
+}
+
+engine::OpenOptions open_options(const SegmentOptions& options) {
+  engine::OpenOptions o;
+  if (options.trusted_owner) o.trusted_owner = static_cast<uid_t>(*options.trusted_owner);
+  return o;
+}
+
+engine::CreateOptions create_options(const SegmentOptions& options) {
+  engine::CreateOptions o;
+  o.sizes = {options.names, options.entries, options.sessions};
+  o.mode = static_cast<mode_t>(options.mode);
+  if (options.group) o.group = static_cast<gid_t>(*options.group);
+  return o;
+}
+
+std::optional<Segment> none() noexcept { return std::nullopt; }
+
+}  // namespace
+
+Segment::Segment(std::shared_ptr<engine::Mapping> mapping) noexcept : mapping_(std::move(mapping)) {}
+
+Segment Segment::open(std::string_view name, const SegmentOptions& options) {
+  return Segment(engine::Mapping::open(name_or_default(name), open_options(options)));
+}
+
+Segment Segment::create(std::string_view name, const SegmentOptions& options) {
+  return Segment(engine::Mapping::create(name_or_default(name), create_options(options)));
+}
+
+Segment Segment::open_or_create(std::string_view name, const SegmentOptions& options) {
+  return Segment(
+      engine::Mapping::open_or_create(name_or_default(name), create_options(options), open_options(options)));
+}
+
+std::optional<Segment> Segment::open(std::string_view name, const SegmentOptions& options,
+                                     std::error_code& ec) noexcept {
+  return with_code(
+      ec, [&] { return std::optional(open(name, options)); }, none);
+}
+
+std::optional<Segment> Segment::create(std::string_view name, const SegmentOptions& options,
+                                       std::error_code& ec) noexcept {
+  return with_code(
+      ec, [&] { return std::optional(create(name, options)); }, none);
+}
+
+std::optional<Segment> Segment::open_or_create(std::string_view name, const SegmentOptions& options,
+                                               std::error_code& ec) noexcept {
+  return with_code(
+      ec, [&] { return std::optional(open_or_create(name, options)); }, none);
+}
+
+void Segment::remove(std::string_view name, bool force) {
+  const std::string which = name_or_default(name);
+  if (!force) {
+    const auto mapping = engine::Mapping::open(which);
+    process::sweep(*mapping, process::real_clock().now_ns());  // the dead do not keep a segment in use
+    for (const process::EntryView& e : process::take_snapshot(*mapping, process::real_clock().now_ns()).entries) {
+      if (e.phase == engine::Phase::lost || e.phase == engine::Phase::prepared) continue;
+      throw Error(Errc::in_use, "segment " + mapping->path() + " is in use: '" + e.name +
+                                    "' is held or waited for by '" + e.holder + "'; end it first, or use force");
+    }
+  }
+  engine::Mapping::remove(which);
+}
+
+std::vector<SegmentListing> Segment::list() {
+  std::vector<SegmentListing> all;
+  for (engine::ListedSegment& s : engine::Mapping::list()) {
+    all.push_back({std::move(s.name), std::move(s.path), s.ok, std::move(s.error)});
+  }
+  return all;
+}
+
+const std::string& Segment::name() const noexcept { return mapping_->name(); }
+const std::string& Segment::path() const noexcept { return mapping_->path(); }
+
+}  // namespace shmcoord

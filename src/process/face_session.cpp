@@ -1,0 +1,55 @@
+#include "process/face.hpp"
+
+namespace shmcoord {
+
+Session::Session(const Segment& segment, const SessionOptions& options) {
+  process::JoinOptions join;
+  join.label = options.label;
+  join.manual_heartbeat = options.manual_heartbeat;
+  join.heartbeat_interval = options.heartbeat_interval;
+  state_ = std::make_shared<State>(segment, std::shared_ptr<process::Participant>(
+                                                process::Participant::join(detail::Access::mapping(segment), join)));
+}
+
+std::optional<Session> Session::join(const Segment& segment, const SessionOptions& options,
+                                     std::error_code& ec) noexcept {
+  return with_code(
+      ec, [&] { return std::optional<Session>(std::in_place, segment, options); },
+      []() noexcept { return std::optional<Session>(); });
+}
+
+Session::Session(Session&&) noexcept = default;
+
+Session& Session::operator=(Session&& other) noexcept {
+  if (this != &other) {
+    leave();
+    state_ = std::move(other.state_);
+  }
+  return *this;
+}
+
+Session::~Session() { leave(); }
+
+void Session::leave() noexcept {
+  if (state_) state_->participant->leave();
+}
+
+std::uint64_t Session::id() const noexcept { return state_->participant->session_id(); }
+bool Session::alive() const noexcept { return state_ && state_->participant->usable(); }
+const Segment& Session::segment() const noexcept { return state_->segment; }
+
+std::shared_ptr<process::LockClient> Session::State::lock(std::string_view name, const LockOptions& options) {
+  const std::scoped_lock one(mutex);
+  const auto known = locks.find(name);
+  if (known != locks.end()) {
+    if (auto client = known->second.lock(); client && client->attached()) {
+      client->require_same(options);
+      return client;
+    }
+  }
+  auto client = std::make_shared<process::LockClient>(participant, name, options);
+  locks.insert_or_assign(std::string(name), client);
+  return client;
+}
+
+}  // namespace shmcoord

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+// Which process is this, and what does /proc say about another one?
+//
+// None of it is an identity: pids are reused, are equal in every container, and may be hidden. The identity of a
+// participant is its slot's random id and incarnation. What stands here is shown to people, and may confirm a death
+// that the kernel announced otherwise. So every answer has a way to say "unknown", and unknown never means dead: /proc
+// may be missing, hide other users' processes, or belong to another PID namespace than ours.
+
+namespace shmcoord::process {
+
+/// A number for this boot of the kernel; 0 unknown. Two boots differ with overwhelming probability.
+[[nodiscard]] std::uint64_t boot_number();
+
+/// Inode of the caller's PID namespace (time namespace); 0 unknown. Not cached: a child may be in another one.
+[[nodiscard]] std::uint64_t own_pid_namespace();
+[[nodiscard]] std::uint64_t own_time_namespace();
+
+/// Field 22 of /proc/PID/stat, in clock ticks since boot; nullopt when it cannot be read.
+[[nodiscard]] std::optional<std::uint64_t> start_time_of(pid_t pid);
+
+/// The command line of a process with blanks between arguments; its name in brackets when it has none; empty if
+/// unknown.
+[[nodiscard]] std::string command_of(pid_t pid);
+
+/// What one line of /proc/PID/stat says. The name in it may contain blanks and parentheses.
+struct StatLine {
+  std::string comm;
+  char state = '?';
+  std::uint64_t flags = 0;       // field 9: PF_* of the task
+  std::uint64_t start_time = 0;  // field 22
+};
+[[nodiscard]] std::optional<StatLine> parse_stat(const std::string& text);
+
+enum class ProcessState : std::uint8_t {
+  running,  ///< at least one task still runs user code or is inside a system call
+  exiting,  ///< every task is past its last system call (a zombie leader alone does not count)
+  gone,     ///< no such process in our PID namespace, or the pid belongs to a younger one
+  unknown,  ///< another PID namespace, /proc hidden or missing
+};
+
+/// The state of the process that was {pid, start_time} in the PID namespace with that inode. start_time 0: not
+/// compared.
+[[nodiscard]] ProcessState process_state(pid_t pid, std::uint64_t start_time, std::uint64_t pid_namespace);
+
+/// A random number, never 0.
+[[nodiscard]] std::uint64_t random_id();
+
+}  // namespace shmcoord::process

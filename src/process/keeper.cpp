@@ -1,0 +1,292 @@
+#include "process/keeper.hpp"
+
+#include <linux/futex.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <string>
+
+#include "engine/segment_file.hpp"
+#include "process/fork_guard.hpp"
+#include "process/lease.hpp"
+#include "process/liveness.hpp"
+#include "process/recovery.hpp"
+#include "shmcoord/error.hpp"
+
+namespace shmcoord::process {
+
+using engine::RealPolicy;
+using engine::SessionSlot;
+using engine::SlotId;
+using engine::SlotIndex;
+using engine::SlotState;
+using engine::View;
+using engine::WaitOn;
+using engine::Woken;
+
+struct Keeper::RobustPage {
+  robust_list_head head;
+  robust_list node;
+};
+
+namespace {
+
+constexpr std::int64_t look_again_ns = 1'000'000'000;
+constexpr std::int64_t look_again_without_waitv_ns = 100'000'000;
+constexpr std::int64_t first_confirm_pause_ns = 20'000;
+constexpr std::int64_t last_confirm_pause_ns = 20'000'000;
+
+enum Phase : std::uint32_t { starting, holding, refused, going };
+
+void wake_signal(SessionSlot& slot) noexcept {
+  RealPolicy::add(slot.signal, 1);
+  RealPolicy::wake(slot.signal);
+}
+
+}  // namespace
+
+Keeper::Keeper(std::shared_ptr<engine::Mapping> mapping, SlotIndex slot, Options options)
+    : mapping_(std::move(mapping)), slot_(slot), options_(options), process_(process_number()) {}
+
+Keeper::~Keeper() { stop(); }
+
+SessionSlot& Keeper::slot() const noexcept { return mapping_->view().slot(slot_); }
+
+bool Keeper::start() {
+  void* const page = ::mmap(nullptr, engine::page_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) throw Error(Errc::system, std::string("mmap: ") + std::strerror(errno));
+  ::madvise(page, engine::page_size, MADV_DONTFORK);
+  page_ = static_cast<RobustPage*>(page);
+  // Signals are the program's own business; a thread inherits its creator's mask.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const int error = pthread_create(&thread_, nullptr, thread_main, this);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (error != 0) {
+    ::munmap(page_, engine::page_size);
+    page_ = nullptr;
+    throw Error(Errc::system, std::string("cannot start the session's keeper thread: ") + std::strerror(error));
+  }
+  pthread_setname_np(thread_, "shmcoord");
+  running_ = true;
+  while (RealPolicy::load(phase_) == starting) {
+    const WaitOn word{&phase_, starting};
+    RealPolicy::wait({&word, 1}, RealPolicy::now_ns() + look_again_ns);
+  }
+  return RealPolicy::load(phase_) == holding;
+}
+
+void Keeper::go() {
+  RealPolicy::store(phase_, going);
+  RealPolicy::wake(phase_);
+}
+
+void Keeper::stop() {
+  if (!running_) return;
+  running_ = false;
+  RealPolicy::store(stopping_, 1);
+  go();
+  poke();
+  pthread_join(thread_, nullptr);
+  ::munmap(page_, engine::page_size);
+  page_ = nullptr;
+}
+
+void Keeper::abandon() noexcept {
+  // The page was not copied into this child; something else may stand at its address.
+  running_ = false;
+  page_ = nullptr;
+}
+
+void Keeper::need_interval(std::int64_t interval_ns) {
+  if (!same_process(process_)) return;
+  {
+    const std::lock_guard guard(mutex_);
+    intervals_.push_back(interval_ns);
+  }
+  poke();
+}
+
+void Keeper::drop_interval(std::int64_t interval_ns) {
+  if (!same_process(process_)) return;
+  const std::lock_guard guard(mutex_);
+  const auto at = std::find(intervals_.begin(), intervals_.end(), interval_ns);
+  if (at != intervals_.end()) intervals_.erase(at);
+}
+
+std::int64_t Keeper::current_interval() noexcept {
+  const std::lock_guard guard(mutex_);
+  std::int64_t interval = options_.interval_ns;
+  for (const std::int64_t i : intervals_) interval = std::min(interval, i);
+  return std::max<std::int64_t>(interval, 1);
+}
+
+std::uint64_t Keeper::add_tick(std::function<void()> callback) {
+  if (!same_process(process_)) return 0;
+  const std::lock_guard guard(mutex_);
+  ticks_.emplace_back(next_tick_id_, std::make_shared<const std::function<void()>>(std::move(callback)));
+  return next_tick_id_++;
+}
+
+void Keeper::remove_tick(std::uint64_t id) {
+  if (!same_process(process_)) return;  // the mutex may be held for ever by a thread that is not here
+  std::unique_lock lock(mutex_);
+  std::erase_if(ticks_, [&](const auto& tick) { return tick.first == id; });
+  if (pthread_equal(pthread_self(), thread_) != 0) return;
+  tick_done_.wait(lock, [&] { return running_tick_ != id; });
+}
+
+void Keeper::run_ticks() noexcept {
+  std::uint64_t done = 0;  // ids only grow, so this walks through a list that changes meanwhile
+  for (;;) {
+    std::shared_ptr<const std::function<void()>> callback;
+    {
+      const std::lock_guard guard(mutex_);
+      running_tick_ = 0;
+      const auto next = std::upper_bound(ticks_.begin(), ticks_.end(), done,
+                                         [](std::uint64_t id, const auto& tick) { return id < tick.first; });
+      if (next != ticks_.end()) {
+        running_tick_ = done = next->first;
+        callback = next->second;
+      }
+    }
+    tick_done_.notify_all();
+    if (!callback) return;
+    (*callback)();
+  }
+}
+
+void Keeper::poke() noexcept { wake_signal(slot()); }
+
+bool Keeper::segment_gone() const noexcept { return RealPolicy::load(gone_) != 0 || mapping_->removed(); }
+
+void Keeper::beat(std::int64_t now_ns) noexcept {
+  SessionSlot& s = slot();
+  const auto last = static_cast<std::int64_t>(RealPolicy::load(s.heartbeat_ns));
+  const auto interval = static_cast<std::int64_t>(RealPolicy::load(s.beat_interval_ns));
+  if (core::age_ns(last, now_ns) / 2 > interval) note_silence(mapping_->view(), now_ns);
+  RealPolicy::store(s.heartbeat_ns, static_cast<std::uint64_t>(now_ns));
+}
+
+void* Keeper::thread_main(void* self) noexcept {
+  static_cast<Keeper*>(self)->run();
+  return nullptr;
+}
+
+bool Keeper::hold_life_word() noexcept {
+  SessionSlot& s = slot();
+  const auto tid = static_cast<std::uint32_t>(::syscall(SYS_gettid));
+  s.keeper_tid = tid;
+  RobustPage& page = *page_;
+  page.node.next = &page.head.list;
+  page.head.list.next = &page.node;
+  page.head.futex_offset = reinterpret_cast<const char*>(&s.life) - reinterpret_cast<const char*>(&page.node);
+  page.head.list_op_pending = nullptr;
+  if (tid == 0 || (tid & ~engine::life_tid_mask) != 0) return false;
+  if (::syscall(SYS_set_robust_list, &page.head, sizeof page.head) != 0) return false;
+  RealPolicy::store(s.life, tid | engine::life_waiters);
+  return true;
+}
+
+void Keeper::look_at_segment(std::int64_t now_ns) noexcept {
+  if (now_ns < next_identity_ns_) return;
+  next_identity_ns_ = now_ns + look_again_ns;
+  if (mapping_->check_identity() != engine::Mapping::Identity::same) RealPolicy::store(gone_, 1);
+}
+
+Keeper::Neighbour Keeper::look_around(bool thorough) noexcept {
+  const View& view = mapping_->view();
+  const auto count = static_cast<SlotIndex>(
+      std::min<std::uint64_t>(RealPolicy::load(view.header().slot_high), view.geo.sizes.sessions));
+  Neighbour next;
+  for (SlotIndex n = 1; n < count; ++n) {
+    const SlotIndex s = (slot_ + n) % count;
+    SessionSlot& other = view.slot(s);
+    if (s == engine::detached_slot || s == slot_) continue;
+    if (!view.pages_exist(view.offset_of(&other), sizeof other)) continue;
+    const SlotId id = engine::unpack_slot(RealPolicy::load(other.id));
+    if (id.state == SlotState::free || id.state == SlotState::permanent) continue;
+    const std::uint32_t life = RealPolicy::load(other.life);
+    if ((life & engine::life_died) != 0) RealPolicy::wake(other.life);  // the kernel woke one of those who wait
+    switch (life_of(*mapping_, s, id.incarnation, thorough ? Look::thorough : Look::quick).life) {
+      case Life::dead: bury(*mapping_, s, id.incarnation); break;
+      case Life::dying: next.unconfirmed = true; break;
+      case Life::alive:
+      case Life::unknown:
+        if (id.state == SlotState::joining) break;
+        if ((RealPolicy::load(other.flags) & engine::slot_no_life_word) != 0) break;
+        next.slot = s;
+        next.life = life;
+        return next;
+    }
+  }
+  return next;
+}
+
+void Keeper::watch(SlotIndex next) noexcept {
+  SessionSlot& s = slot();
+  const std::uint64_t name = next == engine::detached_slot ? 0 : next + 1U;
+  if (RealPolicy::load(s.watching) == name) return;
+  RealPolicy::store(s.watching, name);
+  if (name != 0) wake_signal(mapping_->view().slot(next));
+}
+
+void Keeper::sleep_until(std::int64_t deadline_ns, std::uint32_t signal, const Neighbour& next) noexcept {
+  const std::array<WaitOn, 2> words{WaitOn{&slot().signal, signal},
+                                    {&mapping_->view().slot(next.slot).life, next.life}};
+  const bool both = waitv_ && next.slot != engine::detached_slot;
+  if (!both) {
+    if (!waitv_) deadline_ns = std::min(deadline_ns, RealPolicy::now_ns() + look_again_without_waitv_ns);
+    RealPolicy::wait({words.data(), 1}, deadline_ns);
+    return;
+  }
+  if (RealPolicy::wait(words, deadline_ns) == Woken::unsupported) waitv_ = false;
+}
+
+void Keeper::run() noexcept {
+  SessionSlot& s = slot();
+  RealPolicy::store(phase_, hold_life_word() ? holding : refused);
+  RealPolicy::wake(phase_);
+  for (std::uint32_t phase = RealPolicy::load(phase_); phase != going; phase = RealPolicy::load(phase_)) {
+    const WaitOn word{&phase_, phase};
+    RealPolicy::wait({&word, 1}, RealPolicy::now_ns() + look_again_ns);
+  }
+  std::int64_t beaten_ns = static_cast<std::int64_t>(RealPolicy::load(s.heartbeat_ns));
+  std::int64_t look_again = 0;
+  std::int64_t confirm_pause = first_confirm_pause_ns;
+  while (RealPolicy::load(stopping_) == 0) {
+    const std::uint32_t signal = RealPolicy::load(s.signal);
+    const std::int64_t now = RealPolicy::now_ns();
+    const std::int64_t interval = current_interval();
+    RealPolicy::store(s.beat_interval_ns, static_cast<std::uint64_t>(interval));
+    if (!options_.manual_heartbeat && now - beaten_ns >= interval) {
+      beat(now);
+      beaten_ns = now;
+    }
+    const bool due = now >= look_again;
+    if (due) look_again = now + look_again_ns;
+    look_at_segment(now);
+    run_ticks();
+    const Neighbour next = look_around(due);
+    watch(next.slot);
+    std::int64_t deadline = look_again;
+    if (!options_.manual_heartbeat) deadline = std::min(deadline, beaten_ns + interval);
+    if (next.unconfirmed) {
+      deadline = std::min(deadline, RealPolicy::now_ns() + confirm_pause);
+      confirm_pause = std::min(2 * confirm_pause, last_confirm_pause_ns);
+    } else {
+      confirm_pause = first_confirm_pause_ns;
+    }
+    sleep_until(deadline, signal, next);
+  }
+}
+
+}  // namespace shmcoord::process

@@ -1,0 +1,163 @@
+#include "process/liveness.hpp"
+
+#include <algorithm>
+
+#include "engine/segment_file.hpp"
+#include "process/byte_lock.hpp"
+#include "process/identity.hpp"
+
+namespace shmcoord::process {
+
+using engine::RealPolicy;
+using engine::SessionSlot;
+using engine::SlotId;
+using engine::SlotState;
+using engine::View;
+
+namespace {
+
+constexpr std::uint64_t owner_incarnation_mask = (1ULL << 48U) - 1;
+constexpr std::int64_t first_pause_ns = 20'000;
+constexpr std::int64_t last_pause_ns = 2'000'000;
+
+bool boot_differs(std::uint64_t boot) {
+  const std::uint64_t now = boot_number();
+  return boot != 0 && now != 0 && boot != now;
+}
+
+ProcessState state_of(const SessionSlot& slot) { return process_state(slot.pid, slot.start_time, slot.pid_namespace); }
+
+LifeReport without_life_word(const Mapping& mapping, SlotIndex s) {
+  return {probe_slot(mapping, s) == ByteState::free ? Life::dead : Life::alive, Proof::byte_lock};
+}
+
+LifeReport owner_died(const Mapping& mapping, SlotIndex s) {
+  if (probe_slot(mapping, s) == ByteState::free) return {Life::dead, Proof::life_word_and_byte};
+  const ProcessState state = state_of(mapping.view().slot(s));
+  if ((state == ProcessState::exiting || state == ProcessState::gone) &&
+      probe_inherited(mapping, s) == ByteState::free) {
+    return {Life::dead, Proof::life_word_and_tasks};
+  }
+  return {Life::dying, Proof::life_word_and_byte};
+}
+
+LifeReport no_notice(const Mapping& mapping, SlotIndex s, Look look) {
+  if (look == Look::quick || probe_slot(mapping, s) != ByteState::free) return {Life::alive, Proof::life_word};
+  // The byte alone is lost when its process closes another descriptor of the file, so it needs a second witness.
+  switch (state_of(mapping.view().slot(s))) {
+    case ProcessState::gone:
+    case ProcessState::exiting: return {Life::dead, Proof::process_and_byte};
+    case ProcessState::running: return {Life::alive, Proof::life_word};
+    case ProcessState::unknown: return {Life::unknown, Proof::heartbeat_only};
+  }
+  return {};
+}
+
+LifeReport examine(const Mapping& mapping, SlotIndex s, const SlotId& id, Look look) {
+  const SessionSlot& slot = mapping.view().slot(s);
+  switch (id.state) {
+    case SlotState::free:
+    case SlotState::dying: return {Life::dead, Proof::buried};
+    case SlotState::permanent: return {Life::alive, Proof::permanent};
+    case SlotState::joining:
+      if (owns_slot(mapping, s) || probe_slot(mapping, s) != ByteState::free) return {Life::alive, Proof::byte_lock};
+      return {Life::dead, Proof::joiner_gone};
+    case SlotState::alive:
+    case SlotState::fenced: break;
+  }
+  if (boot_differs(slot.boot)) return {Life::dead, Proof::earlier_boot};
+  if (owns_slot(mapping, s)) return {Life::alive, Proof::own_process};
+  if ((RealPolicy::load(slot.flags) & engine::slot_no_life_word) != 0) return without_life_word(mapping, s);
+  if ((RealPolicy::load(slot.life) & engine::life_died) != 0) return owner_died(mapping, s);
+  return no_notice(mapping, s, look);
+}
+
+bool slot_exists(const View& view, SlotIndex s) {
+  return view.has_slot(s) && view.pages_exist(view.offset_of(&view.slot(s)), sizeof(SessionSlot));
+}
+
+LifeReport life_of_slot(const Mapping& mapping, SlotIndex s, const std::uint64_t* incarnation, Look look) {
+  if (!slot_exists(mapping.view(), s)) return {Life::dead, Proof::buried};
+  const SessionSlot& slot = mapping.view().slot(s);
+  for (;;) {
+    const std::uint64_t raw = RealPolicy::load(slot.id);
+    const SlotId id = engine::unpack_slot(raw);
+    if (incarnation != nullptr && ((id.incarnation ^ *incarnation) & owner_incarnation_mask) != 0) {
+      return {Life::dead, Proof::buried};
+    }
+    const LifeReport report = examine(mapping, s, id, look);
+    // What was looked at belongs to one incarnation only if that is still there.
+    if (RealPolicy::load(slot.id) == raw) return report;
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(Life life) noexcept {
+  switch (life) {
+    case Life::alive: return "alive";
+    case Life::dying: return "dying";
+    case Life::dead: return "dead";
+    case Life::unknown: return "unknown";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(Proof proof) noexcept {
+  switch (proof) {
+    case Proof::none: return "none";
+    case Proof::own_process: return "own process";
+    case Proof::permanent: return "permanent";
+    case Proof::life_word: return "life word";
+    case Proof::byte_lock: return "byte lock";
+    case Proof::life_word_and_byte: return "life word + byte lock";
+    case Proof::life_word_and_tasks: return "life word + all tasks exiting";
+    case Proof::process_and_byte: return "process gone + byte lock";
+    case Proof::joiner_gone: return "died while joining";
+    case Proof::buried: return "buried";
+    case Proof::earlier_boot: return "earlier boot";
+    case Proof::bound_process: return "bound process";
+    case Proof::heartbeat_only: return "heartbeat only";
+  }
+  return "none";
+}
+
+LifeReport life_of(const Mapping& mapping, SlotIndex slot, Look look) {
+  return life_of_slot(mapping, slot, nullptr, look);
+}
+
+LifeReport life_of(const Mapping& mapping, SlotIndex slot, std::uint64_t incarnation, Look look) {
+  return life_of_slot(mapping, slot, &incarnation, look);
+}
+
+LifeReport life_of_entry(const Mapping& mapping, EntryIndex entry, Look look) {
+  const View& view = mapping.view();
+  const std::uint64_t owner = RealPolicy::load(view.owner_of(entry));
+  if (owner == 0) return {Life::dead, Proof::buried};
+  const engine::ChunkOwner o = engine::unpack_owner(owner);
+  if (o.slot != engine::detached_slot) return life_of(mapping, o.slot, o.incarnation, look);
+  const engine::Entry& e = view.entry(entry);
+  if (boot_differs(RealPolicy::load(e.boot))) return {Life::dead, Proof::earlier_boot};
+  if (e.bound_pid == 0) return {Life::alive, Proof::heartbeat_only};
+  switch (process_state(e.bound_pid, e.bound_start_time, e.bound_pid_namespace)) {
+    case ProcessState::running: return {Life::alive, Proof::bound_process};
+    case ProcessState::exiting:
+    case ProcessState::gone: return {Life::dead, Proof::bound_process};
+    case ProcessState::unknown: return {Life::unknown, Proof::heartbeat_only};
+  }
+  return {};
+}
+
+bool confirm_death(const Mapping& mapping, SlotIndex slot, std::uint64_t incarnation, std::int64_t deadline_ns) {
+  const engine::Word32 nobody_wakes;
+  for (std::int64_t pause = first_pause_ns;; pause = std::min(2 * pause, last_pause_ns)) {
+    const LifeReport report = life_of(mapping, slot, incarnation);
+    if (report.life != Life::dying) return report.life == Life::dead;
+    const std::int64_t now = RealPolicy::now_ns();
+    if (now >= deadline_ns) return false;
+    const engine::WaitOn word{&nobody_wakes, 0};
+    RealPolicy::wait({&word, 1}, std::min(now + pause, deadline_ns));
+  }
+}
+
+}  // namespace shmcoord::process

@@ -1,0 +1,498 @@
+#include "process/lock_client.hpp"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "engine/entry_text.hpp"
+#include "engine/name_index.hpp"
+#include "engine/segment_file.hpp"
+#include "process/bound_watch.hpp"
+#include "process/clock.hpp"
+#include "process/lease.hpp"
+#include "process/liveness.hpp"
+#include "process/lock_arguments.hpp"
+#include "process/recovery.hpp"
+
+// Attaching and acquiring. Ending and losing a hold: lock_client_hold.cpp; looking: lock_client_look.cpp.
+
+namespace shmcoord::process {
+namespace {
+
+using engine::RealPolicy;
+using engine::Step;
+using Names = engine::NameIndex<RealPolicy>;
+
+std::int64_t ns(std::chrono::nanoseconds d) { return d.count(); }
+
+std::string seconds_text(std::int64_t v) { return std::to_string(static_cast<double>(v) / 1e9) + " s"; }
+
+}  // namespace
+
+// What a waiter is told of the world around it (engine/wait.hpp), and what a try does about a holder that is gone.
+struct LockClient::Around {
+  LockClient& client;
+  Hold& hold;
+  const std::stop_token& stop;
+  bool robbed = false;
+  std::optional<BoundWatch> bound;
+
+  bool bury(engine::SlotIndex slot) noexcept {
+    try {
+      const auto& mapping = client.participant_->mapping();
+      const auto id = engine::unpack_slot(RealPolicy::load(mapping.view().slot(slot).id));
+      if (life_of(mapping, slot).life != Life::dead) return false;
+      if (!process::bury(mapping, slot, id.incarnation)) return false;
+      robbed = true;
+      return true;
+    } catch (...) {
+      return false;  // no memory, a damaged segment: the second look, or somebody else, will do
+    }
+  }
+
+  std::int64_t check_holders(const engine::ControlOps<RealPolicy>&) noexcept {
+    const std::int64_t now = real_clock().now_ns();
+    std::int64_t again = now + engine::recheck_ns;
+    try {
+      rob(now);
+      const auto holder = client.current();
+      if (!holder) return again;
+      again = std::min(again, next_lease_deadline(client.ops_.view(), client.ops_.index(), holder->entry));
+      watch_bound(holder->entry);
+    } catch (...) {
+    }
+    return std::max(again, now + 1'000'000);
+  }
+
+  // Takes the lock from a holder that is dead or whose lease ran out. True: it did.
+  bool rob(std::int64_t now) {
+    const Participant::Helping helping(*client.participant_, client.ops_.index());
+    const auto holder = client.current();
+    if (!holder) return false;
+    auto& mapping = client.participant_->mapping();
+    const std::uint64_t owner = RealPolicy::load(mapping.view().owner_of(holder->entry));
+    if (owner == 0) return false;
+    const engine::ChunkOwner who = engine::unpack_owner(owner);
+    if (who.slot == client.participant_->slot() && who.incarnation == client.participant_->incarnation()) {
+      // Our own hold: alive, but its lease may have run out all the same.
+    } else if (who.slot == engine::detached_slot) {
+      if (life_of_entry(mapping, holder->entry).life == Life::dead) {
+        mapping.prepare_notice(client.ops_.index());
+        const auto r = client.ops_.reclaim(holder->entry, [](const engine::Entry&) { return Loss::died; });
+        tidy_detached(mapping.view(), holder->entry);
+        return take_note(r.step == Step::reclaimed);
+      }
+    } else if (life_of(mapping, who.slot, who.incarnation).life == Life::dead) {
+      return take_note(process::bury(mapping, who.slot, who.incarnation));
+    }
+    const auto r = reclaim_lease(mapping, client.ops_.index(), holder->entry, now);
+    if (r.step == Step::reclaimed && who.slot == engine::detached_slot) tidy_detached(mapping.view(), holder->entry);
+    return take_note(r.step == Step::reclaimed);
+  }
+
+  bool take_note(bool done) noexcept {
+    robbed = robbed || done;
+    return done;
+  }
+
+  // A detached holder bound to a process: nobody's life word speaks for it, so a pidfd does.
+  void watch_bound(engine::EntryIndex entry) {
+    const engine::Entry& e = client.ops_.view().entry(entry);
+    const std::int32_t pid = e.bound_pid;
+    if (pid == 0 || (bound && bound->pid() == pid)) return;
+    engine::Entry& mine = client.ops_.view().entry(hold.entry);
+    bound.emplace(pid, e.bound_start_time, e.bound_pid_namespace,
+                  [&mine] { engine::Waiter<RealPolicy, Around>::interrupt(mine); });
+  }
+
+  bool stop_requested() const noexcept { return stop.stop_requested(); }
+  bool usable() const noexcept { return client.participant_->usable(); }
+  engine::SlotIndex self() const noexcept { return client.participant_->slot(); }
+};
+
+// Ends `busy` of a Hold that the caller made busy.
+struct LockClient::Busy {
+  LockClient& client;
+  Hold& hold;
+
+  ~Busy() {
+    const std::scoped_lock lock(client.mutex_);
+    hold.busy = false;
+    client.idle_.notify_all();
+  }
+};
+
+// --- attaching --------------------------------------------------------------------------------------------------------
+
+LockClient::LockClient(std::shared_ptr<Participant> participant, std::string_view name, const LockOptions& options)
+    : participant_(std::move(participant)), name_(name), ops_(participant_->mapping().view(), 0, 0) {
+  attach(name, options);
+}
+
+std::unique_ptr<LockClient> LockClient::find(std::shared_ptr<Participant> participant, std::string_view name) {
+  participant->require_usable();
+  if (!Names(participant->mapping().view()).find(name)) return nullptr;
+  return std::make_unique<LockClient>(std::move(participant), name, LockOptions{});
+}
+
+void LockClient::attach(std::string_view name, const LockOptions& options) {
+  participant_->require_usable();
+  require_lock_name(name);
+  require_duration("stale_threshold", options.stale_threshold);
+  require_duration("heartbeat_interval", options.heartbeat_interval);
+  require_duration("max_hold_duration", options.max_hold_duration);
+  require_duration("ttl", options.ttl);
+  engine::LockConfigNs config;
+  if (options.stale_threshold) config.stale_threshold_ns = ns(*options.stale_threshold);
+  if (options.heartbeat_interval) config.heartbeat_interval_ns = ns(*options.heartbeat_interval);
+  if (options.max_hold_duration) config.max_hold_ns = ns(*options.max_hold_duration);
+  if (options.ttl) config.ttl_ns = ns(*options.ttl);
+
+  auto& mapping = participant_->mapping();
+  const Names::Inserted at = [&] {
+    const std::scoped_lock one_at_a_time(participant_->names_mutex());
+    return Names(mapping.view(), &mapping).find_or_insert(name, engine::Kind::lock, 1, config, participant_->slot());
+  }();
+  const engine::Record& record = mapping.view().record(at.found.record);
+  const auto kind = static_cast<engine::Kind>(RealPolicy::load(record.kind));
+  if (kind != engine::Kind::lock) {
+    throw Error(Errc::wrong_type, "'" + name_ + "' exists as a semaphore, not as a lock");
+  }
+  ops_ = engine::ControlOps<RealPolicy>(mapping.view(), at.found.record, at.found.generation);
+  require_same(options);
+  default_ttl_ns_ = static_cast<std::int64_t>(RealPolicy::load(record.default_ttl_ns));
+}
+
+bool LockClient::attached() const noexcept {
+  return RealPolicy::load(ops_.record().generation) == ops_.generation() && ops_.load().op != core::Op::close;
+}
+
+void LockClient::require_same(const LockOptions& options) const {
+  const engine::Record& record = ops_.record();
+  const auto same = [&](const char* what, const auto& given, const engine::Word64& stored) {
+    const auto has = static_cast<std::int64_t>(RealPolicy::load(stored));
+    if (!given || ns(*given) == has) return;
+    throw Error(Errc::config_differs, "lock '" + name_ + "' exists with " + what + " " +
+                                          (has == 0 ? "none" : seconds_text(has)) + ", asked for " +
+                                          seconds_text(ns(*given)));
+  };
+  same("stale_threshold", options.stale_threshold, record.stale_threshold_ns);
+  same("heartbeat_interval", options.heartbeat_interval, record.heartbeat_interval_ns);
+  same("max_hold_duration", options.max_hold_duration, record.max_hold_ns);
+  same("ttl", options.ttl, record.default_ttl_ns);
+}
+
+LockClient::~LockClient() {
+  if (tick_id_ != 0) participant_->keeper().remove_tick(tick_id_);
+  for (const auto& hold : holds_) {
+    if (hold->fd >= 0) ::close(hold->fd);
+    set_need(*hold, 0);
+    // What is still held stays held: the session releases it when it leaves. Only entries out of use go back.
+    if (hold->state == Hold::State::idle && hold->entry != engine::nil_entry) participant_->give_back(hold->entry);
+  }
+}
+
+// --- acquiring --------------------------------------------------------------------------------------------------------
+
+AcquireOutcome LockClient::acquire(const Request& request, std::int64_t deadline_ns, std::stop_token stop) {
+  participant_->require_usable();
+  require_holder(request.holder);
+  require_reason(request.reason);
+  require_duration("ttl", request.ttl);
+  if (request.detached) {
+    if (const auto theirs = detached_hold(request.holder)) {
+      // The id alone is the identity of a detached hold (C-50): this call extends what an earlier process acquired.
+      (void)heartbeat(request.holder, request.ttl);
+      if (request.reason) {
+        (void)engine::write_texts(ops_.view(), participant_->mapping(), theirs->entry, request.holder, *request.reason);
+      }
+      return {AcquireResult::extended, theirs->token, std::nullopt, std::nullopt};
+    }
+  }
+  std::unique_lock lock(mutex_);
+  Hold& hold = hold_of(request.holder, request.detached);
+  const auto free = [&] { return !hold.busy; };
+  if (!free()) {
+    if (deadline_ns == try_once) {
+      lock.unlock();
+      return not_held(AcquireResult::busy);
+    }
+    // Another thread waits for the same holder; its outcome is ours.
+    const auto left = std::chrono::nanoseconds(deadline_ns == no_deadline ? longest_duration.count()
+                                                                          : deadline_ns - real_clock().now_ns());
+    if (!idle_.wait_for(lock, stop, left, free)) {
+      lock.unlock();
+      return not_held(stop.stop_requested() ? AcquireResult::cancelled : AcquireResult::timed_out);
+    }
+  }
+  hold.lost.reset();
+  if (hold.state == Hold::State::held) {
+    if (!settle_loss(hold)) return extend(hold, request);
+    hold.lost.reset();  // acquiring anew; nobody asked about the old hold
+  }
+  hold.busy = true;
+  lock.unlock();
+  const Busy busy{*this, hold};
+  return acquire_with(hold, request, deadline_ns, stop);
+}
+
+AcquireOutcome LockClient::acquire_with(Hold& hold, const Request& request, std::int64_t deadline_ns,
+                                        const std::stop_token& stop) {
+  Around around{*this, hold, stop, false, std::nullopt};
+  for (;;) {
+    if (hold.state != Hold::State::waiting) {
+      prepare(hold, request);
+      engine::Result r{Step::busy};
+      if (deadline_ns == try_once) {
+        do {
+          r = ops_.try_acquire(hold.entry, 1, RealPolicy::coarse_now_ns());
+        } while (r.step == Step::busy && around.rob(real_clock().now_ns()));
+      } else {
+        // Whatever is wrong with the holder, the wait looks after it; in the queue we have our place meanwhile.
+        r = ops_.acquire_or_queue(hold.entry, 1, RealPolicy::coarse_now_ns());
+      }
+      if (r.step == Step::acquired) return now_held(hold, r.seq, around.robbed);
+      if (r.step == Step::busy) return not_held(AcquireResult::busy);
+      if (r.step != Step::queued) fail(r.step);
+      const std::scoped_lock lock(mutex_);
+      hold.state = Hold::State::waiting;
+    }
+    (void)ops_.finish_now();  // an entry of wait_fd() may be acquired and not finished
+    if (deadline_ns == try_once && ops_.status(hold.entry).phase == engine::Phase::waiting) {
+      return not_held(AcquireResult::busy);  // it keeps its place in the queue
+    }
+    engine::Entry& entry = ops_.view().entry(hold.entry);
+    engine::WaitEnd end{};
+    {
+      const std::stop_callback wake(stop, [&entry] { engine::Waiter<RealPolicy, Around>::interrupt(entry); });
+      end = engine::Waiter<RealPolicy, Around>(ops_, hold.entry, around).wait(deadline_ns, hold.spin);
+    }
+    std::uint64_t token = 0;
+    if (end == engine::WaitEnd::granted) {
+      token = engine::seq_of_stamp(ops_.status(hold.entry).stamp, RealPolicy::load_seq(ops_.record().control));
+    } else {
+      const engine::Result r = ops_.cancel(hold.entry);
+      if (r.step == Step::granted) token = r.seq;  // the grant won
+    }
+    hold.state = Hold::State::idle;
+    if (token != 0) {
+      hold.token = token;
+      if (ops_.holds(hold.entry, token)) return now_held(hold, token, around.robbed);
+      RealPolicy::store(entry.status, 0);  // granted and lost again before we woke: queue anew
+      if (end == engine::WaitEnd::granted) continue;
+    }
+    switch (end) {
+      case engine::WaitEnd::timed_out: return not_held(AcquireResult::timed_out);
+      case engine::WaitEnd::stopped: return not_held(AcquireResult::cancelled);
+      case engine::WaitEnd::granted:
+      case engine::WaitEnd::closed:
+      case engine::WaitEnd::unusable: participant_->require_usable(); fail(Step::closed);
+    }
+  }
+}
+
+void LockClient::prepare(Hold& hold, const Request& request) {
+  auto& mapping = participant_->mapping();
+  if (hold.entry == engine::nil_entry) {
+    const engine::EntryIndex taken = hold.detached ? participant_->take_detached_entry() : participant_->take_entry();
+    const std::scoped_lock lock(mutex_);
+    hold.entry = taken;
+  }
+  engine::Entry& e = ops_.view().entry(hold.entry);
+  static thread_local const auto thread = static_cast<std::uint32_t>(::gettid());
+  e.thread = thread;
+  if (!engine::write_texts(ops_.view(), mapping, hold.entry, request.holder, request.reason.value_or(""))) {
+    throw Error(Errc::no_space, "no space left in the file system of " + mapping.path() + " for the reason");
+  }
+  const std::uint32_t flags =
+      (hold.implicit ? engine::entry_implicit : 0U) | (hold.detached ? engine::entry_detached : 0U) |
+      (request.no_lease ? engine::entry_no_lease : 0U) | (hold.fd >= 0 ? engine::entry_async : 0U);
+  RealPolicy::store(e.flags, flags);
+  RealPolicy::store(e.weight, 1);
+  RealPolicy::store(e.wake, engine::wake_awake);
+  RealPolicy::store(e.heartbeat_ns, 0);
+  const std::int64_t ttl = request.no_lease ? 0 : request.ttl ? ns(*request.ttl) : default_ttl_ns_;
+  RealPolicy::store(e.ttl_ns, static_cast<std::uint64_t>(ttl));
+  bind(e, request.bound_pid);
+  set_need(hold, ttl);
+}
+
+AcquireOutcome LockClient::now_held(Hold& hold, std::uint64_t token, bool robbed) {
+  AcquireOutcome outcome{AcquireResult::acquired, token, take_previous(token), std::nullopt};
+  RealPolicy::store(ops_.view().entry(hold.entry).token, token);
+  if (robbed && outcome.previous) outcome.result = AcquireResult::reclaimed;
+  if (hold.detached) {
+    // From here on the hold is not ours. Its word is finished first, since nobody will finish it for a session that
+    // left.
+    (void)ops_.finish_now();
+    const engine::EntryIndex entry = std::exchange(hold.entry, engine::nil_entry);
+    hold.state = Hold::State::idle;
+    if (!participant_->commit_detached(entry)) throw Error(Errc::session_dead, "the session died while it acquired");
+    return outcome;
+  }
+  const std::scoped_lock lock(mutex_);
+  hold.token = token;
+  hold.told_lost = false;
+  hold.state = Hold::State::held;
+  return outcome;
+}
+
+AcquireOutcome LockClient::not_held(AcquireResult result) { return {result, 0, std::nullopt, holder()}; }
+
+AcquireOutcome LockClient::extend(Hold& hold, const Request& request) {
+  engine::Entry& e = ops_.view().entry(hold.entry);
+  if (request.ttl) {
+    RealPolicy::store(e.ttl_ns, static_cast<std::uint64_t>(ns(*request.ttl)));
+    set_need(hold, ns(*request.ttl));
+  }
+  const engine::Result r = ops_.heartbeat(hold.entry, hold.token, real_clock().now_ns());
+  if (r.step != Step::refreshed) {
+    settle_loss(hold);
+    return {AcquireResult::busy, 0, std::nullopt, std::nullopt};  // lost this very moment; the next call starts anew
+  }
+  if (request.reason) {
+    (void)engine::write_texts(ops_.view(), participant_->mapping(), hold.entry, request.holder, *request.reason);
+  }
+  return {AcquireResult::extended, hold.token, std::nullopt, std::nullopt};
+}
+
+// --- the implicit holder ----------------------------------------------------------------------------------------------
+
+Hold& LockClient::new_implicit() {
+  const std::scoped_lock lock(mutex_);
+  Hold& hold = *holds_.emplace_back(std::make_unique<Hold>());
+  hold.implicit = true;
+  return hold;
+}
+
+bool LockClient::lock_implicit(Hold& hold, std::int64_t deadline_ns) {
+  participant_->require_usable();
+  hold.lost.reset();
+  hold.previous.reset();
+  AcquireOutcome outcome = acquire_with(hold, Request{}, deadline_ns, std::stop_token{});
+  hold.previous = std::move(outcome.previous);
+  return is_held(outcome.result);
+}
+
+void LockClient::unlock_implicit(Hold& hold) noexcept {
+  hold.state = Hold::State::idle;
+  if (ops_.release(hold.entry, hold.token).step == Step::gone && participant_->usable()) {
+    RealPolicy::store(ops_.view().entry(hold.entry).status, 0);  // lost meanwhile: ours to use again
+  }
+}
+
+void LockClient::retire_implicit(Hold& hold) noexcept {
+  if (hold.state == Hold::State::held) unlock_implicit(hold);
+  const std::scoped_lock lock(mutex_);
+  if (hold.entry != engine::nil_entry) participant_->give_back(hold.entry);
+  std::erase_if(holds_, [&hold](const auto& h) { return h.get() == &hold; });
+}
+
+// --- pollable ---------------------------------------------------------------------------------------------------------
+
+int LockClient::wait_fd(const Request& request) {
+  need_tick();
+  const int fd = queue_async(request);
+  participant_->keeper().poke();  // it may be granted already
+  return fd;
+}
+
+int LockClient::queue_async(const Request& request) {
+  participant_->require_usable();
+  require_holder(request.holder);
+  require_reason(request.reason);
+  require_duration("ttl", request.ttl);
+  std::unique_lock lock(mutex_);
+  Hold& hold = hold_of(request.holder, false);
+  if (hold.busy) throw Error(Errc::in_use, "another thread waits for lock '" + name_ + "' as this holder");
+  hold.busy = true;
+  lock.unlock();
+  const Busy busy{*this, hold};
+  if (hold.fd < 0) {
+    hold.fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (hold.fd < 0) throw Error(Errc::system, std::string("eventfd: ") + std::strerror(errno));
+  }
+  if (hold.state == Hold::State::held && settle_loss(hold)) hold.lost.reset();
+  if (hold.state == Hold::State::idle) {
+    prepare(hold, request);
+    const engine::Result r = ops_.acquire_or_queue(hold.entry, 1, RealPolicy::coarse_now_ns());
+    if (r.step != Step::acquired && r.step != Step::queued) fail(r.step);
+    hold.state = Hold::State::waiting;  // acquire() takes it over, also when it is granted already
+  }
+  return hold.fd;
+}
+
+void LockClient::cancel_wait(std::string_view holder) {
+  const std::scoped_lock lock(mutex_);
+  Hold* const hold = find_hold(holder);
+  if (hold == nullptr || hold->fd < 0 || hold->busy) return;
+  if (hold->state == Hold::State::waiting) {
+    const engine::Result r = ops_.cancel(hold->entry);
+    if (r.step == Step::granted) (void)ops_.release(hold->entry, r.seq);
+    hold->state = Hold::State::idle;
+  }
+  finish_hold(*hold);
+}
+
+// The keeper looks at this lock only once there is somebody to tell.
+void LockClient::need_tick() {
+  const std::scoped_lock lock(mutex_);
+  if (tick_id_ == 0) tick_id_ = participant_->keeper().add_tick([this] { tick(); });
+}
+
+// --- the list ---------------------------------------------------------------------------------------------------------
+
+Hold* LockClient::find_hold(std::string_view holder) {
+  for (const auto& hold : holds_) {
+    if (!hold->implicit && !hold->detached && hold->holder == holder) return hold.get();
+  }
+  return nullptr;
+}
+
+Hold& LockClient::hold_of(std::string_view holder, bool detached) {
+  if (!detached) {
+    if (Hold* const hold = find_hold(holder)) return *hold;
+  }
+  Hold* const idle = [&]() -> Hold* {
+    for (const auto& hold : holds_) {
+      const bool unused =
+          hold->state == Hold::State::idle && !hold->busy && !hold->implicit && !hold->lost && hold->fd < 0;
+      if (unused && hold->detached == detached) return hold.get();
+    }
+    return nullptr;
+  }();
+  Hold& hold = idle != nullptr ? *idle : *holds_.emplace_back(std::make_unique<Hold>());
+  hold.holder = holder;
+  hold.detached = detached;
+  return hold;
+}
+
+void LockClient::finish_hold(Hold& hold) noexcept {
+  hold.state = Hold::State::idle;
+  set_need(hold, 0);
+  if (hold.fd >= 0) ::close(std::exchange(hold.fd, -1));
+}
+
+void LockClient::set_need(Hold& hold, std::int64_t ttl_ns) noexcept {
+  const std::int64_t need = ttl_ns / 3;
+  if (need == hold.beat_need_ns || participant_->manual_heartbeat()) return;
+  if (hold.beat_need_ns != 0) participant_->keeper().drop_interval(hold.beat_need_ns);
+  hold.beat_need_ns = need;
+  if (need != 0) participant_->keeper().need_interval(need);
+}
+
+void LockClient::fail(engine::Step step) const {
+  switch (step) {
+    case Step::closed: throw Error(Errc::name_removed, "lock '" + name_ + "' was removed; attach to it anew");
+    case Step::exhausted: throw Error(Errc::table_full, "lock '" + name_ + "' has given out all of its tokens");
+    default:
+      throw Error(Errc::segment_corrupt, "segment " + participant_->mapping().path() + ": the state of lock '" + name_ +
+                                             "' is damaged; `shmcoord segment check` says more");
+  }
+}
+
+}  // namespace shmcoord::process

@@ -1,0 +1,173 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/control.hpp"
+#include "engine/wait.hpp"
+#include "process/participant.hpp"
+#include "shmcoord/lock.hpp"
+
+// One lock as one session uses it: what stands behind every Lock handle of that session on that name, and behind the
+// tool's commands.
+//
+// A Hold is this session's relation to the lock by one holder id (C-50): an entry of the segment and what this process
+// knows of it. Holds are kept when they end, so that acquiring again allocates nothing. The mutex guards the list and
+// the fields, never a wait: a thread that waits owns its Hold by `busy`, and another thread that names the same holder
+// waits for that in turn (it then finds it held, and extends). An implicit Hold belongs to the one thread that uses it.
+//
+// What if we die here: nothing in this file is shared; the entries speak for themselves (engine/control.hpp).
+
+namespace shmcoord::process {
+
+/// An acquire, as the tool and the face ask for it.
+struct Request {
+  std::string_view holder;  // empty: implicit
+  std::optional<std::string_view> reason;
+  std::optional<std::chrono::nanoseconds> ttl;
+  bool no_lease = false;       // only release, proof of death or the operator ends it (C-51)
+  bool detached = false;       // outlives this process
+  std::int32_t bound_pid = 0;  // detached: ends with that process of this PID namespace
+};
+
+inline constexpr std::int64_t no_deadline = INT64_MAX;
+inline constexpr std::int64_t try_once = 0;
+
+struct Hold {
+  std::string holder;
+  engine::EntryIndex entry = engine::nil_entry;
+  std::uint64_t token = 0;  // of the present hold; valid while `state` is held
+  enum class State : std::uint8_t { idle, waiting, held } state = State::idle;
+  bool busy = false;       // a thread is inside acquire() with it
+  bool told_lost = false;  // on_lost was called for this token
+  bool implicit = false;
+  bool detached = false;
+  int fd = -1;                    // eventfd of wait_fd()
+  std::int64_t beat_need_ns = 0;  // what the keeper was asked for because of a ttl
+  std::optional<Loss> lost;       // news for the holder's next call
+  std::optional<Previous> previous;
+  engine::SpinBudget spin;
+};
+
+using LostCallback = std::function<void(const HolderId&, const Lost&)>;
+
+class LockClient {
+ public:
+  /// Attaches to, or creates, the lock; Errors as Lock's constructor.
+  LockClient(std::shared_ptr<Participant> participant, std::string_view name, const LockOptions& options);
+  /// Attaches to an existing lock; nullptr if there is none.
+  static std::unique_ptr<LockClient> find(std::shared_ptr<Participant> participant, std::string_view name);
+  ~LockClient();
+  LockClient(const LockClient&) = delete;
+  LockClient& operator=(const LockClient&) = delete;
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] const engine::ControlOps<engine::RealPolicy>& ops() const noexcept { return ops_; }
+  [[nodiscard]] Participant& participant() const noexcept { return *participant_; }
+
+  /// deadline_ns on CLOCK_MONOTONIC, or try_once, or no_deadline.
+  AcquireOutcome acquire(const Request& request, std::int64_t deadline_ns, std::stop_token stop = {});
+  /// How far the wait of that holder is: its place (1 = next), or 0 if it does not wait.
+  [[nodiscard]] std::uint32_t place_in_queue(std::string_view holder);
+  /// Ends the hold of this session, else of a detached holder of that id (C-50).
+  ReleaseOutcome release(std::string_view holder);
+  /// Renews when ttl is given.
+  HeartbeatOutcome heartbeat(std::string_view holder, std::optional<std::chrono::nanoseconds> ttl = std::nullopt);
+
+  // Implicit holds, for lock() and unlock(): the Hold belongs to one thread at a time.
+  Hold& new_implicit();
+  /// True: held. False: deadline. Throws like acquire().
+  bool lock_implicit(Hold& hold, std::int64_t deadline_ns);
+  /// The uncontended path of a Hold that was used before. False: take the long way.
+  bool try_fast(Hold& hold) noexcept {
+    if (hold.entry == engine::nil_entry || !participant_->usable()) return false;
+    const engine::Result r = ops_.try_acquire(hold.entry, 1, engine::RealPolicy::coarse_now_ns());
+    if (r.step != engine::Step::acquired) return false;
+    hold.token = r.seq;
+    hold.state = Hold::State::held;
+    if (hold.previous) hold.previous.reset();
+    if (engine::unpack_handoff(engine::RealPolicy::load(ops_.record().previous)).loss != Loss::none) {
+      take_news(hold);
+    }
+    return true;
+  }
+  void unlock_implicit(Hold& hold) noexcept;
+  /// Ends it for good: releases what it holds.
+  void retire_implicit(Hold& hold) noexcept;
+
+  /// Is the name still the one that was attached to?
+  [[nodiscard]] bool attached() const noexcept;
+  /// Throws config_differs where an option is given and the lock has another value (C-26).
+  void require_same(const LockOptions& options) const;
+
+  /// Queues without waiting; the descriptor becomes readable when the wait is over.
+  int wait_fd(const Request& request);
+  void cancel_wait(std::string_view holder);
+
+  std::uint64_t on_lost(LostCallback callback);
+  void remove_on_lost(std::uint64_t id);
+
+  [[nodiscard]] bool is_current(std::uint64_t token);
+  /// Does this session's hold with that token still stand?
+  [[nodiscard]] bool stands(std::string_view holder, std::uint64_t token);
+  [[nodiscard]] std::optional<HolderInfo> holder();
+
+  /// The operator's last resort: takes the lock from its holder (from that one only, if named). False: free, or other.
+  bool force_release(std::string_view holder, std::string_view reason);
+  /// Closes and removes the name. Throws in_use, unless forced.
+  static void remove(Participant& participant, std::string_view name, bool force);
+
+ private:
+  struct Around;
+  struct Busy;
+  struct Current {
+    engine::EntryIndex entry;
+    std::uint64_t token;
+  };
+
+  int queue_async(const Request& request);
+  void attach(std::string_view name, const LockOptions& options);
+  AcquireOutcome acquire_with(Hold& hold, const Request& request, std::int64_t deadline_ns,
+                              const std::stop_token& stop);
+  void prepare(Hold& hold, const Request& request);
+  engine::Result enter(Hold& hold, bool queue, bool& robbed);
+  AcquireOutcome now_held(Hold& hold, std::uint64_t token, bool robbed);
+  AcquireOutcome not_held(AcquireResult result);
+  AcquireOutcome extend(Hold& hold, const Request& request);
+  Hold* find_hold(std::string_view holder);
+  Hold& hold_of(std::string_view holder, bool detached);
+  void finish_hold(Hold& hold) noexcept;
+  bool settle_loss(Hold& hold);
+  Lost lost_text(Loss why);
+  void take_news(Hold& hold) noexcept;
+  std::optional<Previous> take_previous(std::uint64_t token);
+  std::optional<Current> current();
+  std::optional<Current> detached_hold(std::string_view holder);
+  HolderInfo describe(engine::EntryIndex entry, std::uint64_t token);
+  void set_need(Hold& hold, std::int64_t ttl_ns) noexcept;
+  void need_tick();
+  void tick();
+  [[noreturn]] void fail(engine::Step step) const;
+
+  std::shared_ptr<Participant> participant_;
+  std::string name_;
+  engine::ControlOps<engine::RealPolicy> ops_;
+  std::int64_t default_ttl_ns_ = 0;
+  std::mutex mutex_;
+  std::condition_variable_any idle_;
+  std::vector<std::unique_ptr<Hold>> holds_;
+  std::recursive_mutex callbacks_mutex_;  // held while callbacks run: after a removal returned, none runs
+  std::vector<std::pair<std::uint64_t, LostCallback>> lost_callbacks_;
+  std::uint64_t next_callback_ = 1;
+  std::uint64_t tick_id_ = 0;
+};
+
+}  // namespace shmcoord::process

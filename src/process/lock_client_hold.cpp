@@ -1,0 +1,196 @@
+#include <unistd.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/entry_text.hpp"
+#include "engine/name_index.hpp"
+#include "engine/segment_file.hpp"
+#include "process/clock.hpp"
+#include "process/lock_arguments.hpp"
+#include "process/lock_client.hpp"
+#include "process/recovery.hpp"
+
+// Ending, renewing and losing a hold; the operator's ways to end somebody else's.
+
+namespace shmcoord::process {
+namespace {
+
+using engine::RealPolicy;
+using engine::Step;
+using Names = engine::NameIndex<RealPolicy>;
+
+std::int64_t ns(std::chrono::nanoseconds d) { return d.count(); }
+
+}  // namespace
+
+// --- ending and renewing ----------------------------------------------------------------------------------------------
+
+ReleaseOutcome LockClient::release(std::string_view holder) {
+  participant_->require_usable();
+  require_holder(holder);
+  {
+    const std::scoped_lock lock(mutex_);
+    Hold* const hold = find_hold(holder);
+    if (hold != nullptr && (hold->state == Hold::State::held || hold->lost)) {
+      if (!hold->lost && !settle_loss(*hold)) {
+        const engine::Result r = ops_.release(hold->entry, hold->token);
+        if (r.step == Step::released) {
+          finish_hold(*hold);
+          return {ReleaseResult::released, std::nullopt};
+        }
+        if (r.step != Step::gone) fail(r.step);
+        settle_loss(*hold);
+      }
+      const Lost lost = lost_text(hold->lost.value_or(Loss::none));
+      hold->lost.reset();
+      finish_hold(*hold);
+      return {ReleaseResult::not_owner, lost};
+    }
+  }
+  if (const auto theirs = detached_hold(holder)) {
+    const engine::Result r = ops_.release(theirs->entry, theirs->token);
+    tidy_detached(ops_.view(), theirs->entry);
+    if (r.step == Step::released) return {ReleaseResult::released, std::nullopt};
+    if (r.step != Step::gone) fail(r.step);
+  }
+  return {current() ? ReleaseResult::not_owner : ReleaseResult::already_free, std::nullopt};
+}
+
+HeartbeatOutcome LockClient::heartbeat(std::string_view holder, std::optional<std::chrono::nanoseconds> ttl) {
+  participant_->require_usable();
+  require_holder(holder);
+  require_duration("ttl", ttl);
+  const auto beat = [&](engine::EntryIndex entry, std::uint64_t token) {
+    if (ttl) RealPolicy::store(ops_.view().entry(entry).ttl_ns, static_cast<std::uint64_t>(ns(*ttl)));
+    return ops_.heartbeat(entry, token, real_clock().now_ns()).step == Step::refreshed;
+  };
+  {
+    const std::scoped_lock lock(mutex_);
+    Hold* const hold = find_hold(holder);
+    if (hold != nullptr && (hold->state == Hold::State::held || hold->lost)) {
+      if (!hold->lost && !settle_loss(*hold)) {
+        if (ttl) set_need(*hold, ns(*ttl));
+        if (beat(hold->entry, hold->token)) return {HeartbeatResult::refreshed, std::nullopt};
+        settle_loss(*hold);
+      }
+      const Lost lost = lost_text(hold->lost.value_or(Loss::none));
+      return {HeartbeatResult::not_owner, lost};
+    }
+  }
+  if (const auto theirs = detached_hold(holder); theirs && beat(theirs->entry, theirs->token)) {
+    return {HeartbeatResult::refreshed, std::nullopt};
+  }
+  return {HeartbeatResult::not_owner, std::nullopt};
+}
+
+// --- losing -----------------------------------------------------------------------------------------------------------
+
+// True: the hold is gone; `lost` says why, and its entry is ours to use again.
+bool LockClient::settle_loss(Hold& hold) {
+  if (hold.state != Hold::State::held || ops_.holds(hold.entry, hold.token)) return false;
+  engine::Entry& e = ops_.view().entry(hold.entry);
+  (void)ops_.finish_now();
+  const engine::Status status = ops_.status(hold.entry);
+  const engine::Handoff how = engine::unpack_handoff(RealPolicy::load(e.handoff));
+  hold.lost = status.phase == engine::Phase::lost ? how.loss : Loss::none;
+  RealPolicy::store(e.status, 0);
+  hold.state = Hold::State::idle;
+  return true;
+}
+
+Lost LockClient::lost_text(Loss why) {
+  Lost lost{why, {}};
+  if (const auto now = holder()) lost.by = now->holder.empty() ? "pid " + std::to_string(now->pid) : now->holder;
+  return lost;
+}
+
+std::uint64_t LockClient::on_lost(LostCallback callback) {
+  need_tick();
+  const std::scoped_lock lock(callbacks_mutex_);
+  lost_callbacks_.emplace_back(next_callback_, std::move(callback));
+  return next_callback_++;
+}
+
+void LockClient::remove_on_lost(std::uint64_t id) {
+  const std::scoped_lock lock(callbacks_mutex_);
+  std::erase_if(lost_callbacks_, [id](const auto& c) { return c.first == id; });
+}
+
+// In the keeper's thread: whose wait is over, whose hold was lost.
+void LockClient::tick() {
+  std::vector<std::pair<std::string, Lost>> news;
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& hold : holds_) {
+      if (hold->implicit || hold->busy) continue;
+      if (hold->fd >= 0 && hold->state == Hold::State::waiting) {
+        (void)ops_.finish_now();
+        if (ops_.status(hold->entry).phase != engine::Phase::waiting) {
+          const std::uint64_t one = 1;
+          (void)!::write(hold->fd, &one, sizeof one);
+        }
+      }
+      if (hold->state != Hold::State::held || hold->told_lost) continue;
+      const bool stands = ops_.holds(hold->entry, hold->token);
+      if (stands && participant_->usable()) continue;
+      hold->told_lost = true;
+      const engine::Handoff how = engine::unpack_handoff(RealPolicy::load(ops_.view().entry(hold->entry).handoff));
+      news.emplace_back(hold->holder, Lost{stands ? Loss::none : how.loss, {}});
+    }
+  }
+  if (news.empty()) return;
+  const std::scoped_lock lock(callbacks_mutex_);
+  for (auto& [holder, lost] : news) {
+    try {
+      if (participant_->usable()) lost.by = lost_text(lost.why).by;
+    } catch (const Error&) {
+    }
+    for (const auto& [id, callback] : std::vector(lost_callbacks_)) callback(HolderId(holder), lost);
+  }
+}
+
+bool LockClient::force_release(std::string_view holder, std::string_view /*reason*/) {
+  participant_->require_usable();
+  const auto now = current();
+  if (!now || (!holder.empty() && !engine::holder_equals(ops_.view(), now->entry, holder))) return false;
+  auto& mapping = participant_->mapping();
+  mapping.prepare_notice(ops_.index());
+  const Participant::Helping helping(*participant_, ops_.index());
+  const engine::Result r = ops_.reclaim(now->entry, [](const engine::Entry&) { return Loss::forced; });
+  tidy_detached(mapping.view(), now->entry);
+  return r.step == Step::reclaimed;
+}
+
+void LockClient::remove(Participant& participant, std::string_view name, bool force) {
+  participant.require_usable();
+  auto& mapping = participant.mapping();
+  const std::scoped_lock one_at_a_time(participant.names_mutex());
+  Names names(mapping.view(), &mapping);
+  const auto found = names.find(name);
+  if (!found) throw Error(Errc::not_found, "no lock '" + std::string(name) + "'");
+  const engine::ControlOps<RealPolicy> ops(mapping.view(), found->record, found->generation);
+  const auto close = [&] {
+    while (!ops.close()) {
+      if (!force || RealPolicy::load(ops.record().generation) != ops.generation()) return false;
+      const core::Control c = ops.load();
+      (void)ops.finish(c);
+      const engine::EntryIndex head = ops.head_of(c).entry;
+      if (head != engine::nil_entry) {
+        (void)ops.cancel(head);
+        continue;
+      }
+      const engine::EntryIndex held = engine::unpack_link(RealPolicy::load(ops.record().holder)).entry;
+      if (!mapping.view().has_entry(held)) return false;
+      (void)ops.reclaim(held, [](const engine::Entry&) { return Loss::forced; });
+    }
+    return true;
+  };
+  if (names.remove(*found, participant.slot(), close) == engine::Removal::in_use) {
+    throw Error(Errc::in_use,
+                "lock '" + std::string(name) + "' is held or waited for; use force to remove it all the same");
+  }
+}
+
+}  // namespace shmcoord::process

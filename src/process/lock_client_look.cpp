@@ -1,0 +1,139 @@
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "engine/entry_text.hpp"
+#include "engine/segment_file.hpp"
+#include "process/clock.hpp"
+#include "process/lock_client.hpp"
+
+// Who holds it, who lost it, where a waiter stands.
+
+namespace shmcoord::process {
+namespace {
+
+using engine::RealPolicy;
+using engine::Step;
+
+}  // namespace
+
+// --- looking ----------------------------------------------------------------------------------------------------------
+
+std::optional<LockClient::Current> LockClient::current() {
+  const engine::View& view = ops_.view();
+  for (;;) {
+    const core::Control c = ops_.load();
+    if (RealPolicy::load(ops_.record().generation) != ops_.generation() || c.op == core::Op::close) fail(Step::closed);
+    if (!ops_.finish(c)) fail(Step::corrupt);
+    if (c.used == 0) return std::nullopt;
+    const engine::EntryIndex entry =
+        c.op == core::Op::acquire ? c.last : engine::unpack_link(RealPolicy::load(ops_.record().holder)).entry;
+    if (!view.has_entry(entry)) {
+      if (RealPolicy::load_seq(ops_.record().control) != c.seq) continue;
+      return std::nullopt;
+    }
+    const engine::Status status = ops_.status(entry);
+    if (RealPolicy::load_seq(ops_.record().control) != c.seq) continue;
+    if (status.record != ops_.index()) return std::nullopt;
+    return Current{entry, engine::seq_of_stamp(status.stamp, c.seq)};
+  }
+}
+
+std::optional<LockClient::Current> LockClient::detached_hold(std::string_view holder) {
+  const auto now = current();
+  if (!now) return std::nullopt;
+  const engine::View& view = ops_.view();
+  const std::uint64_t owner = RealPolicy::load(view.owner_of(now->entry));
+  if (owner == 0 || engine::unpack_owner(owner).slot != engine::detached_slot) return std::nullopt;
+  if (!engine::holder_equals(view, now->entry, holder)) return std::nullopt;
+  return now;
+}
+
+bool LockClient::is_current(std::uint64_t token) {
+  participant_->require_usable();
+  const auto now = current();
+  return now && now->token == token;
+}
+
+bool LockClient::stands(std::string_view holder, std::uint64_t token) {
+  if (!participant_->usable()) return false;
+  const std::scoped_lock lock(mutex_);
+  const Hold* const hold = find_hold(holder);
+  return hold != nullptr && hold->state == Hold::State::held && hold->token == token && ops_.holds(hold->entry, token);
+}
+
+std::optional<HolderInfo> LockClient::holder() {
+  const auto now = current();
+  if (!now) return std::nullopt;
+  return describe(now->entry, now->token);
+}
+
+HolderInfo LockClient::describe(engine::EntryIndex entry, std::uint64_t token) {
+  const engine::View& view = ops_.view();
+  const engine::Entry& e = view.entry(entry);
+  HolderInfo info;
+  engine::EntryTexts texts = engine::read_texts(view, entry);
+  info.holder = std::move(texts.holder);
+  info.reason = std::move(texts.reason);
+  info.token = token;
+  info.pid = e.bound_pid;
+  const auto since = static_cast<std::int64_t>(RealPolicy::load(e.since_ns));
+  info.held_for = std::chrono::nanoseconds(core::age_ns(since, real_clock().now_ns()));
+  const std::uint64_t owner = RealPolicy::load(view.owner_of(entry));
+  if (owner != 0) {
+    const engine::SlotIndex s = engine::unpack_owner(owner).slot;
+    if (view.has_slot(s) && s != engine::detached_slot) {
+      const engine::SessionSlot& slot = view.slot(s);
+      info.pid = slot.pid;
+      info.label.assign(slot.label.data(), ::strnlen(slot.label.data(), slot.label.size()));
+      info.command.assign(slot.command.data(), ::strnlen(slot.command.data(), slot.command.size()));
+    }
+  }
+  return info;
+}
+
+std::uint32_t LockClient::place_in_queue(std::string_view holder) {
+  engine::EntryIndex mine = engine::nil_entry;
+  {
+    const std::scoped_lock lock(mutex_);
+    const Hold* const hold = find_hold(holder);
+    if (hold == nullptr || hold->state != Hold::State::waiting) return 0;
+    mine = hold->entry;
+  }
+  const engine::View& view = ops_.view();
+  for (;;) {
+    const core::Control c = ops_.load();
+    if (!ops_.finish(c)) fail(Step::corrupt);
+    std::uint32_t place = 0;
+    engine::EntryIndex at = ops_.head_of(c).entry;
+    for (std::uint32_t n = 1; at != engine::nil_entry && n <= view.geo.sizes.entries; ++n) {
+      if (at == mine) {
+        place = n;
+        break;
+      }
+      if (at == c.tail || !view.has_entry(at)) break;
+      at = engine::unpack_link(RealPolicy::load(view.entry(at).next)).entry;
+    }
+    if (RealPolicy::load_seq(ops_.record().control) == c.seq) return place;
+  }
+}
+
+void LockClient::take_news(Hold& hold) noexcept {
+  try {
+    hold.previous = take_previous(hold.token);
+  } catch (...) {  // no memory for the news: the lock is held all the same
+  }
+}
+
+std::optional<Previous> LockClient::take_previous(std::uint64_t token) {
+  engine::Word64& word = ops_.record().previous;
+  const std::uint64_t raw = RealPolicy::load(word);
+  const engine::Handoff previous = engine::unpack_handoff(raw);
+  if (previous.loss == Loss::none) return std::nullopt;
+  const engine::NoticeText text = engine::read_notice<RealPolicy>(ops_.view(), ops_.index(), previous.stamp);
+  const engine::Handoff taken{engine::nil_entry, Loss::none, engine::handoff_stamp(ops_.index(), token)};
+  if (!RealPolicy::cas(word, raw, pack(taken))) return std::nullopt;
+  return Previous{text.holder, text.pid, previous.loss};
+}
+
+}  // namespace shmcoord::process

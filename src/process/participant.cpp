@@ -1,0 +1,363 @@
+#include "process/participant.hpp"
+
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "engine/chunks.hpp"
+#include "engine/control.hpp"
+#include "engine/segment_file.hpp"
+#include "engine/shared_bytes.hpp"
+#include "process/byte_lock.hpp"
+#include "process/fork_guard.hpp"
+#include "process/identity.hpp"
+#include "process/lease.hpp"
+#include "process/liveness.hpp"
+#include "process/recovery.hpp"
+#include "shmcoord/error.hpp"
+
+namespace shmcoord::process {
+
+using engine::Chunks;
+using engine::EntryIndex;
+using engine::Mapping;
+using engine::Phase;
+using engine::RealPolicy;
+using engine::SessionSlot;
+using engine::SlotId;
+using engine::SlotIndex;
+using engine::SlotState;
+using engine::View;
+using engine::WaitOn;
+
+namespace {
+
+constexpr std::int64_t watched_within_ns = 50'000'000;
+constexpr std::int64_t watched_look_again_ns = 5'000'000;
+constexpr std::chrono::nanoseconds longest_interval = std::chrono::hours(24 * 365 * 10);
+
+/// The incarnation, if we got the slot: its byte is locked and it is `joining`.
+std::uint64_t try_claim(Mapping& mapping, SlotIndex s, Look look) {
+  const View& view = mapping.view();
+  mapping.ensure_slot(s);
+  SessionSlot& slot = view.slot(s);
+  std::uint64_t raw = RealPolicy::load(slot.id);
+  if (engine::unpack_slot(raw).state != SlotState::free) {
+    const std::uint64_t incarnation = engine::unpack_slot(raw).incarnation;
+    if (life_of(mapping, s, incarnation, look).life != Life::dead || !bury(mapping, s, incarnation)) return 0;
+    raw = RealPolicy::load(slot.id);
+    if (engine::unpack_slot(raw).state != SlotState::free) return 0;
+  }
+  if (!lock_slot(mapping, s)) return 0;
+  engine::Word64& high = view.header().slot_high;
+  for (std::uint64_t h = RealPolicy::load(high); h <= s; h = RealPolicy::load(high)) RealPolicy::cas(high, h, s + 1U);
+  const std::uint64_t incarnation = engine::unpack_slot(raw).incarnation + 1;
+  if (RealPolicy::cas(slot.id, raw, engine::pack(SlotId{SlotState::joining, incarnation}))) return incarnation;
+  unlock_slot(mapping, s);
+  return 0;
+}
+
+std::string who_is_there(const Mapping& mapping, std::int64_t now_ns) {
+  constexpr std::size_t at_most = 8;
+  const Snapshot snapshot = take_snapshot(mapping, now_ns);
+  std::string text;
+  for (std::size_t i = 0; i < snapshot.sessions.size() && i < at_most; ++i) {
+    const SessionView& s = snapshot.sessions[i];
+    text += (i == 0 ? " " : "; ") + std::string("slot ") + std::to_string(s.slot) + ": pid " + std::to_string(s.pid);
+    if (!s.label.empty()) text += " \"" + s.label + "\"";
+    if (!s.command.empty()) text += " (" + s.command.substr(0, 40) + ")";
+  }
+  if (snapshot.sessions.size() > at_most)
+    text += "; and " + std::to_string(snapshot.sessions.size() - at_most) + " more";
+  return text;
+}
+
+[[noreturn]] void throw_full(const Mapping& mapping, std::int64_t now_ns) {
+  const std::uint32_t slots = mapping.view().geo.sizes.sessions - 1;
+  throw Error(Errc::table_full, "all " + std::to_string(slots) + " session slots of segment " + mapping.name() +
+                                    " are taken by live processes:" + who_is_there(mapping, now_ns) +
+                                    "; end one of them, or create the segment with more --sessions");
+}
+
+// NUL-terminated, cut between characters and with an ellipsis when it does not fit.
+template <std::size_t N>
+void store_line(std::array<char, N>& row, std::string_view text) {
+  constexpr std::string_view ellipsis = "\xE2\x80\xA6";
+  std::string line(text);
+  std::replace(line.begin(), line.end(), '\0', ' ');
+  if (line.size() >= N) {
+    std::size_t end = N - 1 - ellipsis.size();
+    while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0U) == 0x80U) --end;
+    line.resize(end);
+    line += ellipsis;
+  }
+  line.resize(N, '\0');
+  engine::store_text<RealPolicy>(row.data(), line);
+}
+
+}  // namespace
+
+std::unique_ptr<Participant> Participant::join(std::shared_ptr<Mapping> mapping, const JoinOptions& options) {
+  if (mapping->read_only()) {
+    throw Error(Errc::no_permission, mapping->path() + " can only be read by this process; joining needs write access");
+  }
+  if (mapping->removed()) throw Error(Errc::segment_gone, "segment " + mapping->name() + " was removed");
+  if (options.heartbeat_interval.count() <= 0 || options.heartbeat_interval > longest_interval) {
+    throw Error(Errc::invalid_argument, "the heartbeat interval must be above 0 and at most 10 years");
+  }
+  // Everybody in it is dead, and no kernel will say so: nobody must wait for them.
+  if (mapping->from_earlier_boot()) sweep(*mapping, RealPolicy::now_ns(), {.reclaim_stale = false});
+  const SlotIndex slots = mapping->view().geo.sizes.sessions;
+  for (const Look look : {Look::quick, Look::thorough}) {
+    for (SlotIndex s = 1; s < slots; ++s) {
+      const std::uint64_t incarnation = try_claim(*mapping, s, look);
+      if (incarnation == 0) continue;
+      std::unique_ptr<Participant> joined;
+      try {
+        joined.reset(new Participant(mapping, s, incarnation));
+        joined->become_alive(options);
+      } catch (...) {
+        if (!joined) {
+          bury_left(*mapping, s, incarnation);
+          unlock_slot(*mapping, s);
+        }
+        throw;  // else its destructor gives the slot back
+      }
+      return joined;
+    }
+  }
+  throw_full(*mapping, RealPolicy::now_ns());
+}
+
+Participant::Participant(std::shared_ptr<Mapping> mapping, SlotIndex slot, std::uint64_t incarnation)
+    : mapping_(std::move(mapping)), slot_(slot), incarnation_(incarnation), process_(process_number()) {
+  free_.reserve(4 * engine::entries_per_chunk);
+}
+
+Participant::~Participant() {
+  leave();
+  // In a child, destroying its condition variable could wait for threads that were not copied.
+  if (!same_process(process_)) static_cast<void>(keeper_.release());
+}
+
+SessionSlot& Participant::session() const noexcept { return mapping_->view().slot(slot_); }
+
+std::uint64_t Participant::owner_word() const noexcept { return engine::pack_owner({slot_, incarnation_}); }
+
+void Participant::become_alive(const JoinOptions& options) {
+  SessionSlot& s = session();
+  RealPolicy::store(s.life, 0);
+  RealPolicy::wake(s.life);  // whoever still waits for the end of the one before
+  manual_ = options.manual_heartbeat;
+  describe(options);
+  keeper_ = std::make_unique<Keeper>(mapping_, slot_, Keeper::Options{manual_, options.heartbeat_interval.count()});
+  if (!keeper_->start()) RealPolicy::store(s.flags, RealPolicy::load(s.flags) | engine::slot_no_life_word);
+  note_silence(mapping_->view(), RealPolicy::now_ns());
+  RealPolicy::store(s.heartbeat_ns, static_cast<std::uint64_t>(RealPolicy::now_ns()));
+  if (!RealPolicy::cas(s.id, engine::pack(SlotId{SlotState::joining, incarnation_}),
+                       engine::pack(SlotId{SlotState::alive, incarnation_}))) {
+    throw Error(Errc::session_dead,
+                "the session was declared dead while it joined: this process closed a descriptor of " +
+                    mapping_->path() + ", which gives up the locks that prove it alive");
+  }
+  keeper_->go();
+  wait_until_watched();
+}
+
+void Participant::describe(const JoinOptions& options) {
+  SessionSlot& s = session();
+  const pid_t pid = ::getpid();
+  session_id_ = random_id();
+  RealPolicy::store(s.claiming, 0);
+  RealPolicy::store(s.helping, 0);
+  RealPolicy::store(s.watching, 0);
+  RealPolicy::store(s.flags, manual_ ? std::uint32_t{engine::slot_manual} : 0U);
+  RealPolicy::store(s.beat_interval_ns, static_cast<std::uint64_t>(options.heartbeat_interval.count()));
+  s.uid = ::geteuid();
+  s.session_id = session_id_;
+  s.pid = pid;
+  s.keeper_tid = 0;
+  s.start_time = start_time_of(pid).value_or(0);
+  s.pid_namespace = own_pid_namespace();
+  s.joined_ns = RealPolicy::now_ns();
+  s.group_pid = 0;
+  s.boot = boot_number();
+  store_line(s.label, options.label);
+  store_line(s.command, command_of(pid));
+}
+
+void Participant::wait_until_watched() noexcept {
+  const View& view = mapping_->view();
+  SessionSlot& s = session();
+  const auto count = static_cast<SlotIndex>(
+      std::min<std::uint64_t>(RealPolicy::load(view.header().slot_high), view.geo.sizes.sessions));
+  const auto predecessor = [&]() -> SlotIndex {
+    for (SlotIndex n = 1; n < count; ++n) {
+      const SlotIndex p = (slot_ + count - n) % count;
+      if (p == engine::detached_slot || p == slot_) continue;
+      const SessionSlot& other = view.slot(p);
+      if (!view.pages_exist(view.offset_of(&other), sizeof other)) continue;
+      const SlotState state = engine::unpack_slot(RealPolicy::load(other.id)).state;
+      if (state != SlotState::alive && state != SlotState::fenced) continue;
+      if ((RealPolicy::load(other.life) & engine::life_died) == 0) return p;
+    }
+    return slot_;
+  };
+  const std::int64_t deadline = RealPolicy::now_ns() + watched_within_ns;
+  for (SlotIndex told = slot_;;) {
+    const std::uint32_t signal = RealPolicy::load(s.signal);
+    const SlotIndex p = predecessor();
+    if (p == slot_) return;
+    SessionSlot& other = view.slot(p);
+    if (RealPolicy::load(other.watching) == slot_ + 1U) return;
+    if (told != p) {
+      told = p;
+      RealPolicy::add(other.signal, 1);
+      RealPolicy::wake(other.signal);
+    }
+    const std::int64_t now = RealPolicy::now_ns();
+    if (now >= deadline) return;  // it may be stopped; all look again each second
+    const WaitOn word{&s.signal, signal};
+    RealPolicy::wait({&word, 1}, std::min(deadline, now + watched_look_again_ns));
+  }
+}
+
+bool Participant::usable() const noexcept {
+  return same_process(process_) && RealPolicy::load(left_) == 0 &&
+         RealPolicy::load(session().id) == engine::pack(SlotId{SlotState::alive, incarnation_}) &&
+         !keeper_->segment_gone();
+}
+
+void Participant::require_usable() const {
+  if (usable()) return;
+  if (!same_process(process_)) {
+    throw Error(Errc::not_a_participant, "this process was forked from the one that joined; it must join anew");
+  }
+  if (keeper_ && keeper_->segment_gone()) {
+    throw Error(Errc::segment_gone,
+                "segment " + mapping_->path() + " was removed or replaced; every hold in it is lost");
+  }
+  throw Error(Errc::session_dead, RealPolicy::load(left_) != 0
+                                      ? "the session was left; join anew"
+                                      : "the session was ended by others (fenced); every hold of it is lost");
+}
+
+void Participant::beat(std::int64_t now_ns) noexcept {
+  if (usable()) keeper_->beat(now_ns);
+}
+
+std::uint32_t Participant::claim_chunk() {
+  const View& view = mapping_->view();
+  using Outcome = Chunks<RealPolicy>::Outcome;
+  const auto claim = Chunks<RealPolicy>(view).claim(*mapping_, owner_word());
+  if (claim.outcome == Outcome::claimed) return claim.chunk;
+  if (claim.outcome == Outcome::full) {
+    throw Error(Errc::table_full, "all " + std::to_string(view.geo.chunk_count * engine::entries_per_chunk) +
+                                      " entries of segment " + mapping_->name() +
+                                      " are in use; create it with more --entries");
+  }
+  throw Error(Errc::no_space, "the file system of " + mapping_->path() + " is full; make room in it");
+}
+
+EntryIndex Participant::take_entry() {
+  require_usable();
+  const std::lock_guard guard(mutex_);
+  while (!free_.empty()) {
+    const EntryIndex i = free_.back();
+    free_.pop_back();
+    if (engine::unpack_status(RealPolicy::load(mapping_->view().entry(i).status)).phase == Phase::free) return i;
+  }
+  const std::uint32_t chunk = claim_chunk();
+  owned_ += engine::entries_per_chunk;
+  free_.reserve(owned_);  // so that giving back never allocates
+  for (EntryIndex n = engine::entries_per_chunk; n-- > 1;) free_.push_back(chunk * engine::entries_per_chunk + n);
+  return chunk * engine::entries_per_chunk;
+}
+
+void Participant::give_back(EntryIndex entry) noexcept {
+  if (!same_process(process_) || RealPolicy::load(left_) != 0) return;
+  const View& view = mapping_->view();
+  if (!view.has_entry(entry)) return;
+  const std::uint64_t owner = RealPolicy::load(view.owner_of(entry));
+  if (owner != owner_word()) return tidy_detached(view, entry);
+  engine::Word64& status = view.entry(entry).status;
+  const std::uint64_t raw = RealPolicy::load(status);
+  engine::Status now = engine::unpack_status(raw);
+  if (now.phase == Phase::lost) {
+    now.phase = Phase::free;
+    RealPolicy::cas(status, raw, engine::pack(now));
+  } else if (now.phase != Phase::free && view.has_record(now.record)) {
+    engine::ControlOps<RealPolicy>(view, now.record, 0).finish_now();
+  }
+  if (engine::unpack_status(RealPolicy::load(status)).phase != Phase::free) return;  // leave() will get it
+  const std::lock_guard guard(mutex_);
+  for (Spare& spare : detached_chunks_) {
+    if (spare.chunk == entry / engine::entries_per_chunk) {
+      spare.taken = false;
+      return;
+    }
+  }
+  free_.push_back(entry);
+}
+
+EntryIndex Participant::take_detached_entry() {
+  require_usable();
+  const std::lock_guard guard(mutex_);
+  for (Spare& spare : detached_chunks_) {
+    if (spare.taken) continue;
+    spare.taken = true;
+    return spare.chunk * engine::entries_per_chunk;
+  }
+  detached_chunks_.reserve(detached_chunks_.size() + 1);
+  const std::uint32_t chunk = claim_chunk();
+  detached_chunks_.push_back({chunk, true});
+  return chunk * engine::entries_per_chunk;
+}
+
+bool Participant::commit_detached(EntryIndex entry) {
+  require_usable();
+  const View& view = mapping_->view();
+  const std::uint32_t chunk = entry / engine::entries_per_chunk;
+  RealPolicy::store(view.entry(entry).boot, boot_number());
+  const std::lock_guard guard(mutex_);
+  // Random, so that the chunk word of one detached life never comes back (chunks.hpp).
+  const std::uint64_t permanent = engine::pack_owner({engine::detached_slot, random_id()});
+  if (!Chunks<RealPolicy>(view).hand_over(chunk, owner_word(), permanent)) return false;
+  std::erase_if(detached_chunks_, [&](const Spare& spare) { return spare.chunk == chunk; });
+  tidy_detached(view, entry);  // it may have been reclaimed already
+  return true;
+}
+
+int Participant::inherited_lock() {
+  require_usable();
+  const int fd = open_inherited_lock(*mapping_, slot_);
+  RealPolicy::store(session().flags, RealPolicy::load(session().flags) | engine::slot_inherited_lock);
+  return fd;
+}
+
+void Participant::set_group(std::int32_t group_pid) noexcept {
+  if (usable()) session().group_pid = group_pid;
+}
+
+void Participant::leave() noexcept {
+  if (!same_process(process_)) {
+    if (keeper_) keeper_->abandon();
+    return;
+  }
+  if (!RealPolicy::cas(left_, 0, 1)) return;
+  release_everything(*mapping_, slot_, incarnation_);
+  if (keeper_) keeper_->stop();
+  bury_left(*mapping_, slot_, incarnation_);
+  unlock_slot(*mapping_, slot_);
+}
+
+void tidy_detached(const View& view, EntryIndex entry) noexcept {
+  const std::uint64_t owner = RealPolicy::load(view.owner_of(entry));
+  if (owner == 0 || engine::unpack_owner(owner).slot != engine::detached_slot) return;
+  free_if_empty(view, entry / engine::entries_per_chunk, owner);
+}
+
+}  // namespace shmcoord::process

@@ -1,0 +1,362 @@
+#include "process/recovery.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/bury_entry.hpp"
+#include "engine/chunks.hpp"
+#include "engine/entry_text.hpp"
+#include "engine/name_index.hpp"
+#include "engine/segment_file.hpp"
+#include "engine/shared_bytes.hpp"
+#include "process/lease.hpp"
+#include "process/snapshot.hpp"
+
+namespace shmcoord::process {
+
+using engine::Burial;
+using engine::ChunkOwner;
+using engine::Chunks;
+using engine::Phase;
+using engine::RealPolicy;
+using engine::SessionSlot;
+using engine::SlotId;
+using engine::SlotState;
+using engine::View;
+
+namespace {
+
+constexpr std::uint64_t owner_incarnation_mask = (1ULL << 48U) - 1;
+
+bool slot_exists(const View& view, SlotIndex s) {
+  return view.has_slot(s) && view.pages_exist(view.offset_of(&view.slot(s)), sizeof(SessionSlot));
+}
+
+bool names(const ChunkOwner& owner, SlotIndex slot, std::uint64_t incarnation) {
+  return owner.slot == slot && owner.incarnation == (incarnation & owner_incarnation_mask);
+}
+
+// Everything that belongs to the session; frees its chunks unless it may still run. False: the segment is damaged.
+bool bury_entries(const Mapping& mapping, SlotIndex slot, std::uint64_t incarnation, Burial why) {
+  const View& view = mapping.view();
+  const Chunks<RealPolicy> chunks(view);
+  bool sound = true;
+  chunks.for_each([&](std::uint32_t chunk, std::uint64_t owner) {
+    if (!names(engine::unpack_owner(owner), slot, incarnation)) return;
+    bool whole = true;
+    for (EntryIndex i = 0; i < engine::entries_per_chunk; ++i) {
+      const EntryIndex entry = chunk * engine::entries_per_chunk + i;
+      const engine::Status status = engine::unpack_status(RealPolicy::load(view.entry(entry).status));
+      if (why != Burial::leaving && status.phase != Phase::free) mapping.prepare_notice(status.record);
+      whole = engine::bury_entry<RealPolicy>(view, entry, owner, why) && whole;
+    }
+    if (whole && why != Burial::robbed) chunks.free(chunk, owner);
+    sound = sound && whole;
+  });
+  return sound;
+}
+
+// What a third party (who robs a holder, or grants in somebody's stead) left unfinished when it died: none of its own
+// entries leads to that word.
+void help_record(const Mapping& mapping, std::uint64_t helping) {
+  const View& view = mapping.view();
+  if (helping == 0 || !view.has_record(static_cast<RecordIndex>(helping - 1))) return;
+  const auto r = static_cast<RecordIndex>(helping - 1);
+  const engine::Record& record = view.record(r);
+  if (!view.pages_exist(view.offset_of(&record), sizeof record)) return;
+  engine::ControlOps<RealPolicy>(view, r, RealPolicy::load(record.generation)).settle();
+}
+
+// From `dying` on, which anybody may do, several times.
+bool finish_burial(const Mapping& mapping, SlotIndex s, std::uint64_t incarnation) {
+  const View& view = mapping.view();
+  SessionSlot& slot = view.slot(s);
+  const auto still_dying = [&] {
+    return RealPolicy::load(slot.id) == engine::pack(SlotId{SlotState::dying, incarnation});
+  };
+  if (!still_dying()) return true;
+  RealPolicy::wake(slot.life);
+  bool sound = true;
+  try {
+    engine::NameIndex<RealPolicy>(view).recover_claim(s);
+  } catch (const Error&) {
+    sound = false;
+  }
+  sound = bury_entries(mapping, s, incarnation, Burial::dead) && sound;
+  help_record(mapping, RealPolicy::load(slot.helping));
+  RealPolicy::wake(slot.life);
+  // A session that cannot be buried whole keeps its slot: what it held must stay in sight of `segment check`.
+  if (!sound) return !still_dying();
+  RealPolicy::cas(slot.id, engine::pack(SlotId{SlotState::dying, incarnation}),
+                  engine::pack(SlotId{SlotState::free, incarnation}));
+  return true;
+}
+
+void signal(SessionSlot& slot) {
+  RealPolicy::add(slot.signal, 1);
+  RealPolicy::wake(slot.signal);
+}
+
+std::string text_of_row(const char* row, std::size_t bytes) {
+  std::string text(bytes, '\0');
+  engine::load_text<RealPolicy>(row, 0, text.data(), bytes);
+  text.resize(std::min(text.find('\0'), bytes));
+  return text;
+}
+
+SessionView session_view(const Mapping& mapping, SlotIndex s) {
+  const SessionSlot& slot = mapping.view().slot(s);
+  const SlotId id = engine::unpack_slot(RealPolicy::load(slot.id));
+  SessionView v;
+  v.slot = s;
+  v.incarnation = id.incarnation;
+  v.state = id.state;
+  v.session_id = slot.session_id;
+  v.flags = RealPolicy::load(slot.flags);
+  v.life = life_of(mapping, s, id.incarnation, Look::thorough);
+  v.pid = slot.pid;
+  v.uid = slot.uid;
+  v.joined_ns = slot.joined_ns;
+  v.heartbeat_ns = static_cast<std::int64_t>(RealPolicy::load(slot.heartbeat_ns));
+  v.beat_interval_ns = static_cast<std::int64_t>(RealPolicy::load(slot.beat_interval_ns));
+  v.label = text_of_row(slot.label.data(), slot.label.size());
+  v.command = text_of_row(slot.command.data(), slot.command.size());
+  return v;
+}
+
+bool holds(Phase phase) { return phase == Phase::held || phase == Phase::marked; }
+
+const engine::Record* record_at(const View& view, RecordIndex r) {
+  if (!view.has_record(r)) return nullptr;
+  const engine::Record& record = view.record(r);
+  return view.pages_exist(view.offset_of(&record), sizeof record) ? &record : nullptr;
+}
+
+// What the entry is once its word's last operation is finished: an owner may leave its own for others to finish.
+Phase phase_to_be(const View& view, EntryIndex i, const engine::Status& status) {
+  const engine::Record* const record = record_at(view, status.record);
+  if (record == nullptr || status.phase == Phase::lost) return status.phase;
+  const core::Control c = RealPolicy::load(record->control);
+  engine::Handoff handoff;
+  if (view.has_entry(c.last)) handoff = engine::unpack_handoff(RealPolicy::load(view.entry(c.last).handoff));
+  const Meaning meaning = meaning_of(c, status.record, i, status, handoff);
+  switch (meaning.role) {
+    case Role::held: return meaning.marked ? Phase::marked : Phase::held;
+    case Role::waiting: return Phase::waiting;
+    case Role::none: break;
+  }
+  return status.phase == Phase::prepared ? Phase::prepared : Phase::free;
+}
+
+EntryView entry_view(const Mapping& mapping, EntryIndex i, const ChunkOwner& owner, const engine::Status& status,
+                     std::int64_t now_ns) {
+  const View& view = mapping.view();
+  const engine::Entry& e = view.entry(i);
+  EntryView v;
+  v.entry = i;
+  v.slot = owner.slot;
+  v.incarnation = owner.incarnation;
+  v.phase = phase_to_be(view, i, status);
+  v.record = status.record;
+  v.weight = RealPolicy::load(e.weight);
+  v.flags = RealPolicy::load(e.flags);
+  v.since_ns = static_cast<std::int64_t>(RealPolicy::load(e.since_ns));
+  v.last_sign_ns = last_sign_of(view, i);
+  v.bound_process_gone =
+      owner.slot == engine::detached_slot && life_of_entry(mapping, i, Look::quick).life == Life::dead;
+  if (const engine::Record* const record = record_at(view, v.record); record != nullptr) {
+    if (holds(v.phase)) v.lease = judge_lease(view, v.record, i, now_ns);
+    v.name = engine::NameIndex<RealPolicy>(view).name_of({v.record, RealPolicy::load(record->generation)});
+  }
+  engine::EntryTexts texts = engine::read_texts(view, i);
+  v.holder = std::move(texts.holder);
+  v.reason = std::move(texts.reason);
+  return v;
+}
+
+const SessionView* find_session(const Snapshot& snapshot, const EntryView& e) {
+  for (const SessionView& s : snapshot.sessions) {
+    if (s.slot == e.slot && (s.incarnation & owner_incarnation_mask) == e.incarnation) return &s;
+  }
+  return nullptr;
+}
+
+std::string describe(const EntryView& e, const SessionView* session, std::string_view why) {
+  std::string text = holds(e.phase) ? "hold of " : e.phase == Phase::waiting ? "wait for " : "entry of ";
+  text += e.name.empty() ? "record " + std::to_string(e.record) : e.name;
+  text += " by " + (e.holder.empty() ? std::string("an implicit holder") : e.holder);
+  if (session != nullptr) text += " (pid " + std::to_string(session->pid) + ")";
+  if (e.slot == engine::detached_slot) text += " (detached)";
+  return text + ": " + std::string(why);
+}
+
+std::string describe(const SessionView& s) {
+  std::string text = "session in slot " + std::to_string(s.slot) + " (pid " + std::to_string(s.pid);
+  if (!s.label.empty()) text += ", " + s.label;
+  return text + "): dead, by " + std::string(to_string(s.life.proof));
+}
+
+Action::Kind kind_of(Phase phase) {
+  if (holds(phase)) return Action::Kind::release_hold;
+  return phase == Phase::waiting ? Action::Kind::cancel_wait : Action::Kind::free_entry;
+}
+
+}  // namespace
+
+std::string_view to_string(Action::Kind kind) noexcept {
+  switch (kind) {
+    case Action::Kind::release_hold: return "release";
+    case Action::Kind::cancel_wait: return "cancel";
+    case Action::Kind::free_entry: return "free";
+    case Action::Kind::bury_session: return "bury";
+    case Action::Kind::reclaim_lease: return "reclaim";
+  }
+  return "unknown";
+}
+
+bool bury(const Mapping& mapping, SlotIndex s, std::uint64_t incarnation) {
+  const View& view = mapping.view();
+  if (!slot_exists(view, s)) return true;
+  SessionSlot& slot = view.slot(s);
+  for (;;) {
+    const std::uint64_t raw = RealPolicy::load(slot.id);
+    const SlotId id = engine::unpack_slot(raw);
+    if (((id.incarnation ^ incarnation) & owner_incarnation_mask) != 0 || id.state == SlotState::free) return true;
+    if (id.state == SlotState::permanent) return false;
+    if (id.state == SlotState::dying) return finish_burial(mapping, s, id.incarnation);
+    if (life_of(mapping, s, id.incarnation, Look::thorough).life != Life::dead) return false;
+    RealPolicy::cas(slot.id, raw, engine::pack(SlotId{SlotState::dying, id.incarnation}));
+  }
+}
+
+bool bury(const Mapping& mapping, SlotIndex s) {
+  if (!slot_exists(mapping.view(), s)) return true;
+  return bury(mapping, s, engine::unpack_slot(RealPolicy::load(mapping.view().slot(s).id)).incarnation);
+}
+
+bool release_everything(const Mapping& mapping, SlotIndex s, std::uint64_t incarnation) {
+  return bury_entries(mapping, s, incarnation, Burial::leaving);
+}
+
+void bury_left(const Mapping& mapping, SlotIndex s, std::uint64_t incarnation) {
+  SessionSlot& slot = mapping.view().slot(s);
+  for (const SlotState from : {SlotState::alive, SlotState::fenced, SlotState::joining}) {
+    RealPolicy::cas(slot.id, engine::pack(SlotId{from, incarnation}),
+                    engine::pack(SlotId{SlotState::dying, incarnation}));
+  }
+  finish_burial(mapping, s, incarnation);
+}
+
+bool fence(const Mapping& mapping, SlotIndex s, std::uint64_t incarnation) {
+  const View& view = mapping.view();
+  if (s == engine::detached_slot || !slot_exists(view, s)) return false;
+  SessionSlot& slot = view.slot(s);
+  const std::uint64_t fenced = engine::pack(SlotId{SlotState::fenced, incarnation});
+  RealPolicy::cas(slot.id, engine::pack(SlotId{SlotState::alive, incarnation}), fenced);
+  if (RealPolicy::load(slot.id) != fenced) return false;
+  bury_entries(mapping, s, incarnation, Burial::robbed);
+  signal(slot);
+  return true;
+}
+
+Snapshot take_snapshot(const Mapping& mapping, std::int64_t now_ns) {
+  const View& view = mapping.view();
+  Snapshot snapshot;
+  const std::uint64_t high = RealPolicy::load(view.header().slot_high);
+  for (SlotIndex s = 1; s < high && view.has_slot(s); ++s) {
+    if (!slot_exists(view, s)) continue;
+    if (engine::unpack_slot(RealPolicy::load(view.slot(s).id)).state == SlotState::free) continue;
+    snapshot.sessions.push_back(session_view(mapping, s));
+  }
+  Chunks<RealPolicy>(view).for_each([&](std::uint32_t chunk, std::uint64_t owner) {
+    for (EntryIndex n = 0; n < engine::entries_per_chunk; ++n) {
+      const EntryIndex i = chunk * engine::entries_per_chunk + n;
+      const engine::Status status = engine::unpack_status(RealPolicy::load(view.entry(i).status));
+      if (status.phase == Phase::free) continue;
+      EntryView v = entry_view(mapping, i, engine::unpack_owner(owner), status, now_ns);
+      if (v.phase != Phase::free) snapshot.entries.push_back(std::move(v));
+    }
+  });
+  return snapshot;
+}
+
+std::vector<Action> plan(const Snapshot& snapshot, const SweepOptions& options) {
+  std::vector<Action> actions;
+  const auto about = [&](const EntryView& e, const SessionView* s, Action::Kind kind, Loss why) {
+    actions.push_back({kind, e.slot, e.incarnation, e.entry, e.record, why, describe(e, s, to_string(why))});
+  };
+  for (const SessionView& s : snapshot.sessions) {
+    const bool dead = s.life.life == Life::dead;
+    if (!dead && s.state != SlotState::fenced) continue;
+    for (const EntryView& e : snapshot.entries) {
+      if (e.slot != s.slot || e.incarnation != (s.incarnation & owner_incarnation_mask)) continue;
+      if (!dead && !holds(e.phase) && e.phase != Phase::waiting) continue;
+      about(e, &s, kind_of(e.phase), dead ? Loss::died : Loss::forced);
+    }
+    if (dead) actions.push_back({Action::Kind::bury_session, s.slot, s.incarnation, 0, 0, Loss::died, describe(s)});
+  }
+  for (const EntryView& e : snapshot.entries) {
+    const SessionView* const s = find_session(snapshot, e);
+    if (s != nullptr && (s->life.life == Life::dead || s->state == SlotState::fenced)) continue;
+    if (e.slot == engine::detached_slot && e.bound_process_gone) {
+      about(e, nullptr, kind_of(e.phase), Loss::died);
+    } else if (options.reclaim_stale && e.lease != Loss::none && holds(e.phase)) {
+      about(e, s, Action::Kind::reclaim_lease, e.lease);
+    }
+  }
+  return actions;
+}
+
+SweepReport sweep(const Mapping& mapping, std::int64_t now_ns, const SweepOptions& options) {
+  const View& view = mapping.view();
+  if (!options.dry_run) finish_words(mapping);
+  const Snapshot snapshot = take_snapshot(mapping, now_ns);
+  SweepReport report;
+  report.planned = plan(snapshot, options);
+  for (const SessionView& s : snapshot.sessions) report.unsure += s.life.life == Life::dying ? 1U : 0U;
+  if (options.dry_run) return report;
+  for (const Action& a : report.planned) {
+    if (a.kind == Action::Kind::bury_session) {
+      report.buried += bury(mapping, a.slot, a.incarnation) ? 1U : 0U;
+    } else if (a.kind == Action::Kind::reclaim_lease) {
+      const engine::Result r = reclaim_lease(mapping, a.record, a.entry, now_ns);
+      report.reclaimed += r.step == engine::Step::reclaimed ? 1U : 0U;
+    } else if (a.slot == engine::detached_slot) {
+      const std::uint64_t owner = engine::pack_owner({a.slot, a.incarnation});
+      mapping.prepare_notice(a.record);
+      engine::bury_entry<RealPolicy>(view, a.entry, owner, Burial::dead);
+      report.reclaimed += 1;
+    }
+  }
+  for (const SessionView& s : snapshot.sessions) {
+    if (s.state == SlotState::fenced && s.life.life != Life::dead) fence(mapping, s.slot, s.incarnation);
+  }
+  finish_words(mapping);
+  return report;
+}
+
+void finish_words(const Mapping& mapping) {
+  const View& view = mapping.view();
+  Chunks<RealPolicy>(view).for_each([&](std::uint32_t chunk, std::uint64_t owner) {
+    for (EntryIndex n = 0; n < engine::entries_per_chunk; ++n) {
+      const engine::Entry& e = view.entry(chunk * engine::entries_per_chunk + n);
+      const engine::Status status = engine::unpack_status(RealPolicy::load(e.status));
+      const engine::Record* const record = record_at(view, status.record);
+      if (status.phase == Phase::free || record == nullptr) continue;
+      const engine::ControlOps<RealPolicy> ops(view, status.record, RealPolicy::load(record->generation));
+      ops.finish_now();
+      ops.settle();
+    }
+    if (engine::unpack_owner(owner).slot == engine::detached_slot) free_if_empty(view, chunk, owner);
+  });
+}
+
+void free_if_empty(const View& view, std::uint32_t chunk, std::uint64_t owner) {
+  for (EntryIndex n = 0; n < engine::entries_per_chunk; ++n) {
+    const engine::Entry& e = view.entry(chunk * engine::entries_per_chunk + n);
+    if (engine::unpack_status(RealPolicy::load(e.status)).phase != Phase::free) return;
+  }
+  Chunks<RealPolicy>(view).free(chunk, owner);
+}
+
+}  // namespace shmcoord::process

@@ -1,0 +1,241 @@
+#include "process/snapshot.hpp"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "engine/entry_text.hpp"
+#include "engine/name_index.hpp"
+#include "engine/notice.hpp"
+#include "engine/segment_file.hpp"
+#include "process/lease.hpp"
+
+namespace shmcoord::process {
+namespace {
+
+using engine::Entry;
+using engine::Handoff;
+using engine::Phase;
+using engine::Record;
+using engine::Status;
+using engine::View;
+using P = engine::RealPolicy;
+
+constexpr int tries = 6;
+
+std::int64_t as_time(const engine::Word64& word) noexcept { return static_cast<std::int64_t>(P::load(word)); }
+
+class Painter {
+ public:
+  Painter(const Mapping& mapping, Picture& picture) : mapping_(mapping), view_(mapping.view()), picture_(picture) {
+    for (const EntryView& e : picture.snapshot.entries) {
+      if (view_.has_record(e.record)) members_.push_back({e.record, e.entry});
+    }
+    std::sort(members_.begin(), members_.end());
+    const auto& sessions = picture.snapshot.sessions;
+    by_slot_.assign(view_.geo.sizes.sessions, none);
+    for (std::size_t i = 0; i < sessions.size(); ++i) {
+      if (sessions[i].slot < by_slot_.size()) by_slot_[sessions[i].slot] = static_cast<std::uint32_t>(i);
+    }
+  }
+
+  void paint(engine::Found found, std::string_view name) {
+    const Record& record = view_.record(found.record);
+    LockView lock;
+    for (int left = tries; left > 0; --left) {
+      lock = LockView{};
+      lock.record = found.record;
+      lock.name = name;
+      const core::Control c = P::load(record.control);
+      read(lock, record, c);
+      lock.settled = P::load_seq(record.control) == c.seq;
+      if (lock.settled) break;
+    }
+    if (P::load(record.generation) != found.generation) return;  // removed meanwhile
+    picture_.locks.push_back(std::move(lock));
+  }
+
+ private:
+  static constexpr std::uint32_t none = ~std::uint32_t{0};
+
+  struct Member {
+    RecordIndex record;
+    EntryIndex entry;
+    friend constexpr auto operator<=>(const Member&, const Member&) = default;
+  };
+
+  [[nodiscard]] bool readable(EntryIndex i) const noexcept {
+    return view_.has_entry(i) && view_.pages_exist(view_.offset_of(&view_.entry(i)), sizeof(Entry)) &&
+           view_.pages_exist(view_.offset_of(&view_.owner_of(i)), sizeof(engine::Word64));
+  }
+
+  void read(LockView& lock, const Record& record, const core::Control& c) const {
+    lock.kind = static_cast<engine::Kind>(P::load(record.kind));
+    lock.seq = c.seq;
+    lock.used = c.used;
+    lock.capacity = P::load(record.capacity);
+    lock.stale_threshold_ns = as_time(record.stale_threshold_ns);
+    lock.default_ttl_ns = as_time(record.default_ttl_ns);
+    lock.max_hold_ns = as_time(record.max_hold_ns);
+    lock.damaged = !core::plausible(c) || (c.last != engine::nil_entry && !readable(c.last)) ||
+                   (c.tail != engine::nil_entry && !readable(c.tail));
+    if (lock.damaged) return;
+
+    const Handoff handoff =
+        c.last == engine::nil_entry ? Handoff{} : engine::unpack_handoff(P::load(view_.entry(c.last).handoff));
+    const auto meaning = [&](EntryIndex i) {
+      const Status status = engine::unpack_status(P::load(view_.entry(i).status));
+      return meaning_of(c, lock.record, i, status, handoff);
+    };
+    std::vector<std::pair<std::int64_t, EntryIndex>> waiting;
+    for (const EntryIndex i : candidates(lock.record, record, c, handoff)) {
+      const Meaning m = meaning(i);
+      if (m.role == Role::held) lock.holders.push_back(describe(lock.record, i, m));
+      if (m.role == Role::waiting) waiting.push_back({as_time(view_.entry(i).since_ns), i});
+    }
+    std::sort(waiting.begin(), waiting.end());
+    for (const EntryIndex i : in_queue_order(c, meaning, waiting)) {
+      lock.waiters.push_back(describe(lock.record, i, {Role::waiting, false, 0}));
+    }
+    lock.previous = previous(lock.record, record, c, handoff);
+  }
+
+  /// Those that named the record when the entries were listed, and those that the words name now.
+  [[nodiscard]] std::vector<EntryIndex> candidates(RecordIndex r, const Record& record, const core::Control& c,
+                                                   const Handoff& handoff) const {
+    std::vector<EntryIndex> found;
+    auto m = std::lower_bound(members_.begin(), members_.end(), Member{r, 0});
+    for (; m != members_.end() && m->record == r; ++m) found.push_back(m->entry);
+    const std::size_t listed = found.size();
+    for (const EntryIndex i : {c.last, handoff.entry, c.tail, engine::unpack_link(P::load(record.holder)).entry}) {
+      const auto end = found.begin() + static_cast<std::ptrdiff_t>(listed);
+      if (i == engine::nil_entry || std::binary_search(found.begin(), end, i)) continue;
+      if (std::find(end, found.end(), i) == found.end()) found.push_back(i);
+    }
+    std::erase_if(found, [&](EntryIndex i) { return !readable(i); });
+    return found;
+  }
+
+  /// Follows the circle from tail.next, as it will be once the word is finished. A queue that cannot be followed (it
+  /// moves, or is damaged) is given in the order of arrival.
+  template <class MeaningOf>
+  std::vector<EntryIndex> in_queue_order(const core::Control& c, MeaningOf&& meaning,
+                                         const std::vector<std::pair<std::int64_t, EntryIndex>>& waiting) const {
+    std::vector<EntryIndex> order;
+    const auto next_of = [&](EntryIndex i) { return engine::unpack_link(P::load(view_.entry(i).next)).entry; };
+    // An unfinished enqueue is not behind its predecessor yet.
+    EntryIndex before_last = engine::nil_entry;
+    if (c.op == core::Op::enqueue) before_last = engine::unpack_link(P::load(view_.entry(c.last).prev)).entry;
+    bool whole = c.tail == engine::nil_entry;
+    EntryIndex at = whole ? engine::nil_entry : next_of(c.tail);
+    // Some may have come since the entries were listed. Bounded by what was listed, so that damage costs little.
+    const std::size_t most = 2 * waiting.size() + 1000;
+    for (std::size_t steps = 0; !whole && steps < most && readable(at); ++steps) {
+      if (meaning(at).role == Role::waiting) order.push_back(at);
+      whole = at == c.tail;
+      at = at == before_last ? c.last : next_of(at);
+    }
+    if (whole && order.size() >= waiting.size()) return order;
+    order.clear();
+    for (const auto& [since, i] : waiting) order.push_back(i);
+    return order;
+  }
+
+  GrantView describe(RecordIndex r, EntryIndex i, const Meaning& m) const {
+    const Entry& e = view_.entry(i);
+    GrantView g;
+    g.entry = i;
+    g.token = m.token;
+    g.marked = m.marked;
+    g.weight = P::load(e.weight);
+    g.flags = P::load(e.flags);
+    g.since_ns = as_time(e.since_ns);
+    g.ttl_ns = as_time(e.ttl_ns);
+    engine::EntryTexts texts = engine::read_texts(view_, i);
+    g.holder = std::move(texts.holder);
+    g.reason = std::move(texts.reason);
+    g.last_sign_ns = last_sign_of(view_, i);
+    if (m.role == Role::held) g.lease = judge_lease(view_, r, i, picture_.now_ns);
+    const std::uint64_t raw = P::load(view_.owner_of(i));
+    if (raw == 0) return g;
+    const engine::ChunkOwner owner = engine::unpack_owner(raw);
+    g.slot = owner.slot;
+    g.incarnation = owner.incarnation;
+    if (owner.slot == engine::detached_slot) {
+      g.pid = e.bound_pid;
+      g.life = life_of_entry(mapping_, i);
+    } else if (const SessionView* s = session_of(owner)) {
+      g.session_id = s->session_id;
+      g.label = s->label;
+      g.command = s->command;
+      g.pid = s->pid;
+      g.life = s->life;
+    } else if (view_.has_slot(owner.slot)) {
+      g.life = life_of(mapping_, owner.slot, owner.incarnation);
+    }
+    return g;
+  }
+
+  [[nodiscard]] const SessionView* session_of(const engine::ChunkOwner& owner) const noexcept {
+    if (owner.slot >= by_slot_.size() || by_slot_[owner.slot] == none) return nullptr;
+    const SessionView& s = picture_.snapshot.sessions[by_slot_[owner.slot]];
+    return ((s.incarnation ^ owner.incarnation) & ((1ULL << 48U) - 1)) == 0 ? &s : nullptr;
+  }
+
+  /// Looked at, not taken: the next holder is told all the same.
+  [[nodiscard]] std::optional<PreviousView> previous(RecordIndex r, const Record& record, const core::Control& c,
+                                                     const Handoff& handoff) const {
+    const std::uint64_t stamp = engine::handoff_stamp(r, c.seq);
+    const Handoff told = engine::unpack_handoff(P::load(record.previous));
+    if (c.op == core::Op::reclaim && handoff.stamp == stamp && handoff.loss != Loss::none && told.stamp != stamp) {
+      const GrantView robbed = describe(r, c.last, {});  // the reclaim is not finished yet
+      return PreviousView{handoff.loss, robbed.holder, robbed.pid};
+    }
+    if (told.loss == Loss::none) return std::nullopt;
+    engine::NoticeText text = engine::read_notice<P>(view_, r, told.stamp);
+    return PreviousView{told.loss, std::move(text.holder), text.pid};
+  }
+
+  const Mapping& mapping_;
+  const View& view_;
+  Picture& picture_;
+  std::vector<Member> members_;
+  std::vector<std::uint32_t> by_slot_;  // slot -> index of its session
+};
+
+/// Through pointers: a view is big, and is moved once.
+void sort_by_name(std::vector<LockView>& locks) {
+  std::vector<LockView*> order;
+  order.reserve(locks.size());
+  for (LockView& lock : locks) order.push_back(&lock);
+  std::sort(order.begin(), order.end(), [](const LockView* a, const LockView* b) { return a->name < b->name; });
+  std::vector<LockView> sorted;
+  sorted.reserve(locks.size());
+  for (LockView* const lock : order) sorted.push_back(std::move(*lock));
+  locks.swap(sorted);
+}
+
+}  // namespace
+
+Picture take_picture(const Mapping& mapping, std::int64_t now_ns, const std::vector<std::string>& names) {
+  Picture picture;
+  picture.now_ns = now_ns;
+  picture.snapshot = take_snapshot(mapping, now_ns);
+  const engine::NameIndex<P> index(mapping.view());
+  Painter painter(mapping, picture);
+  if (names.empty()) {
+    index.for_each_live([&](engine::Found found, std::string_view name, const Record&) { painter.paint(found, name); });
+  }
+  for (auto n = names.begin(); n != names.end(); ++n) {
+    const std::string& name = *n;
+    if (std::find(names.begin(), n, name) != n) continue;
+    const std::optional<engine::Found> found = index.find(name);
+    const std::size_t before = picture.locks.size();
+    if (found) painter.paint(*found, name);
+    if (picture.locks.size() == before) picture.unknown.push_back(name);
+  }
+  sort_by_name(picture.locks);
+  return picture;
+}
+
+}  // namespace shmcoord::process

@@ -1,0 +1,221 @@
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <iostream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/segment_birth.hpp"
+#include "engine/segment_file.hpp"
+#include "shmcoord/error.hpp"
+
+// Creating, opening, removing and crashing on one name (F10, F11, F41): what anybody finds there is whole, and nothing
+// of the dead stays.
+
+namespace shmcoord::engine {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr Sizes small{64, 64, 8};
+constexpr CreateOptions create_small{.sizes = small, .mode = 0600, .group = std::nullopt};
+
+bool long_form() { return std::getenv("SHMCOORD_LONG") != nullptr; }
+
+class SegmentRace : public testing::Test {
+ protected:
+  void SetUp() override {
+    char pattern[] = "/dev/shm/shmcoord-test.XXXXXX";
+    directory_ = ::mkdtemp(pattern);
+    path_ = directory_ + "/segment";
+    void* const memory = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    shared_ = static_cast<std::atomic<std::uint64_t>*>(memory);
+  }
+  void TearDown() override {
+    ::munmap(shared_, 4096);
+    std::filesystem::remove_all(directory_);
+  }
+
+  static pid_t start(const std::function<int()>& body) {
+    const pid_t child = ::fork();
+    if (child != 0) return child;
+    ::alarm(60);
+    int status = 3;
+    try {
+      status = body();
+    } catch (const std::exception& e) {
+      std::cerr << "child: " << e.what() << "\n";
+    }
+    ::_exit(status);
+  }
+  [[nodiscard]] std::size_t files() const {
+    std::size_t n = 0;
+    for ([[maybe_unused]] const auto& one : std::filesystem::directory_iterator(directory_)) ++n;
+    return n;
+  }
+  static bool whole(const Mapping& m) {
+    const View& v = m.view();
+    return v.header().magic == segment_magic && v.header().sizes == small && v.pages_exist(0, v.geo.directory) &&
+           unpack_slot(RealPolicy::load(v.slot(0).id)) == SlotId{SlotState::permanent, 1};
+  }
+
+  std::string directory_;
+  std::string path_;
+  std::atomic<std::uint64_t>* shared_ = nullptr;
+};
+
+TEST_F(SegmentRace, OfManyCreatorsOneWinsAndAllShareItWhateverTheirUmask) {
+  constexpr std::size_t processes = 16;
+  for (int round = 0; round < (long_form() ? 500 : 25); ++round) {
+    std::atomic<std::uint64_t>& gate = shared_[processes];
+    gate = 0;
+    std::vector<pid_t> children;
+    for (std::size_t i = 0; i < processes; ++i) {
+      children.push_back(start([&, i] {
+        ::umask(i % 2 == 0 ? 077 : 0);
+        while (gate == 0) ::sched_yield();
+        const auto m = Mapping::open_or_create(path_, {.sizes = small, .mode = 0660, .group = std::nullopt});
+        shared_[i] = m->view().header().segment_id;
+        return whole(*m) ? 0 : 4;
+      }));
+    }
+    gate = 1;
+    for (const pid_t child : children) {
+      int status = 0;
+      ASSERT_EQ(::waitpid(child, &status, 0), child);
+      ASSERT_EQ(status, 0);
+    }
+    for (std::size_t i = 1; i < processes; ++i) ASSERT_EQ(shared_[i], shared_[0]);
+    struct stat st {};
+    ASSERT_EQ(::stat(path_.c_str(), &st), 0);
+    EXPECT_EQ(st.st_mode & 07777U, 0660U);
+    EXPECT_EQ(files(), 1U);
+    ASSERT_EQ(::unlink(path_.c_str()), 0);
+  }
+}
+
+TEST_F(SegmentRace, ACreatorKilledAnywhereLeavesNothingOrAWholeSegment) {
+  std::minstd_rand random(11);
+  int left_nothing = 0;
+  int left_segment = 0;
+  int left_temporary = 0;
+  for (const BirthWay way : {BirthWay::proc_link, BirthWay::temporary_name}) {
+    for (int round = 0; round < (long_form() ? 5000 : 150); ++round) {
+      shared_[0] = 0;
+      const pid_t child = start([&] {
+        shared_[0] = 1;
+        const int fd = give_birth(path_, {small, 0600, std::nullopt}, "it", way);
+        ::pause();
+        return fd;
+      });
+      while (shared_[0] == 0) ::sched_yield();
+      const auto end = Clock::now() + std::chrono::microseconds(random() % 300);
+      while (Clock::now() < end) {
+      }
+      ::kill(child, SIGKILL);
+      ::waitpid(child, nullptr, 0);
+      const bool there = std::filesystem::exists(path_);
+      (there ? left_segment : left_nothing) += 1;
+      left_temporary += files() > (there ? 1U : 0U) ? 1 : 0;
+      const auto m = Mapping::open_or_create(path_, create_small);
+      ASSERT_TRUE(whole(*m));
+      clean_temporaries(directory_, [](dev_t, ino_t) { return false; });
+      ASSERT_EQ(files(), 1U) << "a temporary stayed";
+      Mapping::remove(path_);
+    }
+  }
+  std::cout << "killed creators left nothing " << left_nothing << ", a segment " << left_segment << ", a temporary "
+            << left_temporary << " times\n";
+  EXPECT_GT(left_nothing, 0);
+  EXPECT_GT(left_segment, 0);
+}
+
+TEST_F(SegmentRace, TheTemporaryOfALivingCreatorIsLeftAlone) {
+  const std::string temporary = directory_ + "/" + temporary_prefix + "x";
+  const pid_t child = start([&] {
+    const int fd = ::open(temporary.c_str(), O_CREAT | O_RDWR, 0600);
+    if (::flock(fd, LOCK_EX) != 0) return 5;
+    shared_[0] = 1;
+    ::pause();
+    return 0;
+  });
+  while (shared_[0] == 0) ::sched_yield();
+  clean_temporaries(directory_, [](dev_t, ino_t) { return false; });
+  EXPECT_TRUE(std::filesystem::exists(temporary));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  clean_temporaries(directory_, [](dev_t, ino_t) { return false; });
+  EXPECT_FALSE(std::filesystem::exists(temporary));
+}
+
+TEST_F(SegmentRace, ProcessesThatCreateRemoveAndCrashNeverSeeAHalfMadeSegment) {
+  constexpr std::size_t processes = 16;
+  const auto until = Clock::now() + std::chrono::seconds(long_form() ? 180 : 3);
+  std::atomic<std::uint64_t>& opened = shared_[0];
+  std::atomic<std::uint64_t>& removed = shared_[1];
+  const auto body = [&](unsigned seed) {
+    std::minstd_rand random(seed);
+    ::alarm(60);
+    for (;;) {
+      const auto m = Mapping::open_or_create(path_, create_small);
+      if (!whole(*m)) return 4;
+      ++opened;
+      const auto dice = random() % 16;
+      if (dice == 0) ::kill(::getpid(), SIGKILL);
+      if (dice == 1) return 0;
+      if (dice == 2) RealPolicy::cas(m->view().header().removed, 0, 1);  // a remover that gets no further
+      if (dice <= 4) {
+        try {
+          Mapping::remove(path_);
+          ++removed;
+        } catch (const Error& e) {
+          if (e.errc() != Errc::segment_not_found) throw;
+        }
+      }
+    }
+  };
+  std::minstd_rand random(5);
+  std::vector<pid_t> children(processes);
+  unsigned seed = 1;
+  for (pid_t& child : children) child = start([&] { return body(seed); }), ++seed;
+  std::uint64_t crashed = 0;
+  while (Clock::now() < until) {
+    int status = 0;
+    const pid_t over = ::waitpid(-1, &status, WNOHANG);
+    if (over == 0) {
+      // Kills from outside come at any instruction.
+      if (random() % 64 == 0) ::kill(children[random() % processes], SIGKILL);
+      ::sched_yield();
+      continue;
+    }
+    ASSERT_TRUE((WIFEXITED(status) && WEXITSTATUS(status) == 0) || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL))
+        << "status " << status;
+    crashed += WIFSIGNALED(status) ? 1 : 0;
+    for (pid_t& child : children) {
+      if (child == over) child = start([&] { return body(seed); });
+    }
+    ++seed;
+  }
+  for (const pid_t child : children) ::kill(child, SIGKILL);
+  for (const pid_t child : children) ::waitpid(child, nullptr, 0);
+  std::cout << "opened " << opened << ", removed " << removed << ", crashed " << crashed << "\n";
+  EXPECT_TRUE(whole(*Mapping::open_or_create(path_, create_small)));
+  EXPECT_EQ(files(), 1U);
+  EXPECT_GT(opened, 100U);
+  EXPECT_GT(removed, 0U);
+}
+
+}  // namespace
+}  // namespace shmcoord::engine

@@ -1,0 +1,235 @@
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <sstream>
+#include <string>
+#include <string_view>
+
+#include "support/sim_run.hpp"
+
+// What an operation of a task does: to the words' hash, to sleepers, to what the task knows; and the trace of it.
+
+namespace shmcoord::sim {
+
+namespace {
+
+const char* name_of(detail::Access a) noexcept {
+  switch (a) {
+    case detail::Access::load: return "load";
+    case detail::Access::store: return "store";
+    case detail::Access::cas: return "cas";
+    case detail::Access::add: return "add";
+    case detail::Access::set_bits: return "set_bits";
+    case detail::Access::fence: return "fence";
+    case detail::Access::wake: return "wake";
+    case detail::Access::wait: return "wait";
+  }
+  return "?";
+}
+
+}  // namespace
+
+// --- operations of tasks --------------------------------------------------------------------------------------------------
+
+void Scheduler::point(detail::Access access, const void* word) noexcept {
+  if (!in_task()) return;
+  if (++steps_ > options_.max_steps) fail("livelock, or too few steps allowed");
+  const bool writes = access != detail::Access::load && access != detail::Access::wait;
+  if (sharing_.touch(word, current_, writes) || random_mode_) decide(true, false);
+  if (tracing_) tell(std::string(name_of(access)) + " " + name_of_word(word));
+}
+
+void Scheduler::done(const void* word, std::uint64_t before, std::uint64_t after, std::uint64_t told) noexcept {
+  if (!in_task()) return;
+  const auto at = reinterpret_cast<std::uintptr_t>(word);
+  if (before != after) {
+    memory_ ^= mix(at, before) ^ mix(at, after);
+    changed();
+  }
+  me().knows = mix(me().knows, told);
+  if (tracing_) {
+    trace_ << "  " << value_of(word, before);
+    if (before != after) trace_ << " -> " << value_of(word, after);
+    if (told == 0 && before == after) trace_ << "  (unchanged)";
+  }
+}
+
+void Scheduler::plain(const void* variable, std::uint64_t before, std::uint64_t after) noexcept {
+  if (!in_task() || asking_) return;
+  const auto at = reinterpret_cast<std::uintptr_t>(variable);
+  if (before != after) {
+    memory_ ^= mix(at, before) ^ mix(at, after);
+    changed();
+  }
+  me().knows = mix(me().knows, before);
+}
+
+bool Scheduler::has_fate(TaskIndex t, Fate fate) noexcept {
+  const bool yes = tasks_[t].fate == fate;
+  if (in_task() && !asking_) me().knows = mix(me().knows, yes ? 1 : 0);
+  return yes;
+}
+
+bool Scheduler::is_true(const std::function<bool()>& condition) noexcept {
+  asking_ = true;
+  const bool yes = condition();
+  asking_ = false;
+  return yes;
+}
+
+// Who spins may hope again.
+void Scheduler::changed() noexcept {
+  for (TaskIndex t = 0; t < count(); ++t) {
+    if (t == current_) continue;
+    tasks_[t].yielded = false;
+    tasks_[t].yields = 0;
+  }
+}
+
+void Scheduler::yield() noexcept {
+  if (!in_task()) return;
+  if (++steps_ > options_.max_steps) fail("livelock, or too few steps allowed");
+  ++me().yields;
+  me().yielded = true;
+  me().knows = mix(me().knows, 1);
+  tell("pause");
+  decide(true, true);
+}
+
+void Scheduler::wake(const void* word, unsigned limit) noexcept {
+  if (!in_task()) return;
+  while (limit-- > 0) {
+    Task* first = nullptr;
+    for (TaskIndex t = 0; t < count(); ++t) {
+      Task& task = tasks_[t];
+      if (task.fate != Fate::sleeping) continue;
+      bool on_it = false;
+      for (unsigned w = 0; w < task.word_count; ++w) on_it = on_it || task.words[w] == word;
+      if (on_it && (first == nullptr || task.slept_since < first->slept_since)) first = &task;
+    }
+    if (first == nullptr) return;
+    first->fate = Fate::ready;
+    if (tracing_) trace_ << "  wakes " << scenario_.tasks_[static_cast<std::size_t>(first - tasks_.data())].name;
+  }
+}
+
+bool Scheduler::sleep(const void* const* words, unsigned n, std::int64_t deadline_ns) noexcept {
+  if (!in_task() || deadline_ns <= now_ns_) return false;
+  Task& task = me();
+  task.words = words;
+  task.word_count = n;
+  task.deadline_ns = deadline_ns;
+  task.slept_since = ++sleeps_;
+  task.timed_out = false;
+  task.fate = Fate::sleeping;
+  tell("sleeps");
+  decide(false, false);
+  task.knows = mix(task.knows, task.timed_out ? 1 : 0);
+  if (tracing_) tell(task.timed_out ? "wakes: timed out" : "wakes");
+  return !task.timed_out;
+}
+
+void Scheduler::await(const std::function<bool()>& condition) {
+  Task& task = me();
+  if (!is_true(condition)) {
+    task.condition = &condition;
+    task.fate = Fate::awaiting;
+    tell("awaits");
+    decide(false, false);
+  }
+}
+
+std::int64_t Scheduler::now_ns() noexcept {
+  if (in_task()) me().knows = mix(me().knows, static_cast<std::uint64_t>(now_ns_));
+  return now_ns_;
+}
+
+// Nothing on this stack may own memory when it is left for good.
+void Scheduler::fail(std::string_view what, bool with_sleepers) noexcept {
+  what_ = what;
+  if (with_sleepers) what_ += sleepers();
+  tell("FAILED: " + what_);
+  go_home(Outcome::failed);
+}
+
+void Scheduler::require(bool ok, std::string_view what) {
+  if (ok) return;
+  fail(what);
+  throw CheckFailed{};
+}
+
+// --- the trace ------------------------------------------------------------------------------------------------------------
+
+void Scheduler::tell(const std::string& line) {
+  if (!tracing_) return;
+  trace_ << '\n' << steps_ << '\t' << (in_task() ? scenario_.tasks_[current_].name : std::string("-")) << '\t' << line;
+}
+
+void Scheduler::note(std::string_view text) { tell("# " + std::string(text)); }
+
+std::string Scheduler::sleepers() const {
+  std::string text;
+  for (TaskIndex t = 0; t < count(); ++t) {
+    const Task& task = tasks_[t];
+    if (task.fate == Fate::sleeping) {
+      text += scenario_.tasks_[t].name + " sleeps on";
+      for (unsigned w = 0; w < task.word_count; ++w) text += " [" + name_of_word(task.words[w]) + "]";
+      text += "; ";
+    } else if (task.fate == Fate::awaiting) {
+      text += scenario_.tasks_[t].name + " awaits; ";
+    }
+  }
+  return text;
+}
+
+std::string Scheduler::name_of_word(const void* word) const {
+  for (const Scenario::Name& n : scenario_.names_) {
+    if (n.word == word) return n.text;
+  }
+  std::ostringstream out;
+  out << word;
+  return out.str();
+}
+
+std::string Scheduler::value_of(const void* word, std::uint64_t v) const {
+  for (const Scenario::Name& n : scenario_.names_) {
+    if (n.word == word && n.format != nullptr) return n.format(v);
+  }
+  return std::to_string(v);
+}
+
+// --- what tasks and the policy call -------------------------------------------------------------------------------------
+
+void require(bool ok, std::string_view what) { Scheduler::active->require(ok, what); }
+void note(std::string_view text) { Scheduler::active->note(text); }
+bool is_dead(TaskIndex task) { return Scheduler::active->has_fate(task, Fate::dead); }
+bool is_finished(TaskIndex task) { return Scheduler::active->has_fate(task, Fate::finished); }
+void await(const std::function<bool()>& condition) { Scheduler::active->await(condition); }
+
+namespace detail {
+
+bool in_task() noexcept { return Scheduler::active != nullptr && Scheduler::active->in_task(); }
+void point(Access access, const void* word) noexcept {
+  if (Scheduler::active != nullptr) Scheduler::active->point(access, word);
+}
+void done(const void* word, std::uint64_t before, std::uint64_t after, std::uint64_t told) noexcept {
+  if (Scheduler::active != nullptr) Scheduler::active->done(word, before, after, told);
+}
+void yield() noexcept {
+  if (Scheduler::active != nullptr) Scheduler::active->yield();
+}
+std::int64_t now_ns() noexcept { return Scheduler::active != nullptr ? Scheduler::active->now_ns() : 0; }
+void wake(const void* word, unsigned count) noexcept {
+  if (Scheduler::active != nullptr) Scheduler::active->wake(word, count);
+}
+bool sleep(const void* const* words, unsigned count, std::int64_t deadline_ns) noexcept {
+  return Scheduler::active != nullptr && Scheduler::active->sleep(words, count, deadline_ns);
+}
+bool several_words() noexcept { return Scheduler::active == nullptr || Scheduler::active->several_words(); }
+void plain(const void* variable, std::uint64_t before, std::uint64_t after) noexcept {
+  if (Scheduler::active != nullptr) Scheduler::active->plain(variable, before, after);
+}
+
+}  // namespace detail
+
+}  // namespace shmcoord::sim

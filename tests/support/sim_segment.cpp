@@ -1,0 +1,62 @@
+#include "support/sim_segment.hpp"
+
+namespace shmcoord::sim {
+
+namespace {
+
+std::string index(EntryIndex i) { return i == engine::nil_entry ? "nil" : std::to_string(i); }
+
+std::string show_status(std::uint64_t raw) {
+  static constexpr std::array names{"free", "prepared", "waiting", "held", "marked", "lost", "?6", "?7"};
+  const engine::Status s = engine::unpack_status(raw);
+  return std::string(names[static_cast<std::size_t>(s.phase)]) + "@" + std::to_string(s.stamp) + "/r" +
+         std::to_string(s.record);
+}
+std::string show_link(std::uint64_t raw) {
+  const engine::Link l = engine::unpack_link(raw);
+  return index(l.entry) + "(" + std::to_string(l.stamp) + ")";
+}
+std::string show_handoff(std::uint64_t raw) {
+  const engine::Handoff h = engine::unpack_handoff(raw);
+  return index(h.entry) + "/" + std::to_string(static_cast<int>(h.loss)) + "(" + std::to_string(h.stamp) + ")";
+}
+std::string show_control(std::uint64_t bits) {
+  static constexpr std::array names{"none", "acquire", "release", "handoff", "enqueue", "grant", "cancel", "reclaim",
+                                    "keep", "close",   "?10",     "?11",     "?12",     "?13",   "?14",    "?15"};
+  const core::Control c = core::unpack(0, bits);
+  return std::string("{") + names[static_cast<std::size_t>(c.op)] + " " + index(c.last) +
+         " used=" + std::to_string(c.used) + " tail=" + index(c.tail) + "}";
+}
+
+}  // namespace
+
+void Segment::name_words(Scenario& s) const {
+  for (RecordIndex r = 0; r < records; ++r) {
+    engine::Record& rec = view_.record(r);
+    const std::string who = "r" + std::to_string(r) + ".";
+    s.name(&rec.control, who + "control");
+    s.name(&rec.control.bits, who + "control", show_control);
+    s.name(&rec.holder, who + "holder", show_link);
+    s.name(&rec.previous, who + "previous", show_handoff);
+    s.name(&rec.generation, who + "generation");
+    s.name(&rec.capacity, who + "capacity");
+  }
+  for (unsigned p = 0; p < processes; ++p) {
+    Entry& e = view_.entry(entry_of(p));
+    const std::string who = "e" + std::to_string(entry_of(p)) + ".";
+    s.name(&e.status, who + "status", show_status);
+    s.name(&e.next, who + "next", show_link);
+    s.name(&e.prev, who + "prev", show_link);
+    s.name(&e.handoff, who + "handoff", show_handoff);
+    s.name(&e.since_ns, who + "since");
+    s.name(&e.heartbeat_ns, who + "heartbeat");
+    s.name(&e.weight, who + "weight");
+    s.name(&e.wake, who + "wake");
+    s.name(&e.flags, who + "flags");
+    s.name(&view_.owner_of(entry_of(p)), who + "owner");
+    s.name(&view_.slot(slot_of(p)).life, "life of " + std::string(1, static_cast<char>('a' + p)));
+    s.name(&view_.slot(slot_of(p)).signal, "signal of " + std::string(1, static_cast<char>('a' + p)));
+  }
+}
+
+}  // namespace shmcoord::sim

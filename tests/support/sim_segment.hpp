@@ -1,0 +1,120 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "engine/bury_entry.hpp"
+#include "engine/control.hpp"
+#include "engine/view.hpp"
+#include "engine/wait.hpp"
+#include "support/sim_policy.hpp"
+#include "support/sim_scheduler.hpp"
+
+// A segment in plain memory for scenarios of the deterministic scheduler: a few records and, per simulated process, a
+// session slot and a chunk of entries. Made once; every schedule starts from a copy of the tables.
+
+namespace shmcoord::sim {
+
+using engine::Entry;
+using engine::EntryIndex;
+using engine::RecordIndex;
+using engine::SlotIndex;
+
+class Segment {
+ public:
+  static constexpr std::uint32_t records = 3;
+  static constexpr std::uint32_t processes = 3;
+
+  explicit Segment(std::uint32_t capacity) {
+    const auto geo = engine::geometry_of(
+        {.names = records, .entries = processes * engine::entries_per_chunk, .sessions = processes + 1});
+    memory_.reset(static_cast<std::byte*>(::operator new (geo.total, std::align_val_t{engine::page_size})));
+    std::memset(memory_.get(), 0, geo.total);
+    view_ = {memory_.get(), geo};
+    std::memset(memory_.get() + geo.bitmap, 0xff, geo.total / engine::page_size / 8 + 1);
+    for (RecordIndex r = 0; r < records; ++r) {
+      engine::Record& rec = view_.record(r);
+      rec.control = {1, core::pack_bits({.seq = 1})};
+      rec.holder.raw = engine::pack(engine::Link{});
+      rec.previous.raw = engine::pack(engine::Handoff{});
+      rec.generation.raw = 1;
+      rec.capacity.raw = capacity;
+      rec.kind.raw = static_cast<std::uint32_t>(capacity == 1 ? engine::Kind::lock : engine::Kind::semaphore);
+    }
+    for (unsigned p = 0; p < processes; ++p) {
+      view_.slot(slot_of(p)).id.raw = engine::pack(engine::SlotId{engine::SlotState::alive, 100U + p});
+      view_.slot(slot_of(p)).life.raw = engine::life_waiters | (p + 1);
+      view_.chunk(p).raw = engine::pack_owner({slot_of(p), 100U + p});
+    }
+    remember(geo.slots, sizeof(engine::SessionSlot) * (processes + 1));
+    remember(geo.chunks, 8ULL * geo.chunk_count);
+    remember(geo.records, sizeof(engine::Record) * records);
+    remember(geo.entries, sizeof(Entry) * processes * engine::entries_per_chunk);
+    remember(geo.notices, sizeof(engine::Notice) * records);
+  }
+
+  void reset() {
+    for (const Part& p : parts_) std::memcpy(memory_.get() + p.offset, p.bytes.data(), p.bytes.size());
+  }
+
+  [[nodiscard]] const engine::View& view() const noexcept { return view_; }
+  [[nodiscard]] engine::ControlOps<SimPolicy> ops(RecordIndex r) const noexcept { return {view_, r, 1}; }
+  static constexpr SlotIndex slot_of(unsigned process) noexcept { return process + 1; }
+  static constexpr unsigned process_of(SlotIndex slot) noexcept { return slot - 1; }
+  static constexpr EntryIndex entry_of(unsigned process) noexcept { return process * engine::entries_per_chunk; }
+
+  /// For traces.
+  void name_words(Scenario& s) const;
+
+  /// What whoever is convinced of the death of a process does to its entries.
+  void bury(unsigned process) const noexcept {
+    engine::Word64& chunk = view_.owner_of(entry_of(process));
+    const std::uint64_t owner = SimPolicy::load(chunk);
+    if (owner == 0) return;
+    const bool sound = engine::bury_entry<SimPolicy>(view_, entry_of(process), owner, engine::Burial::dead);
+    require(sound, "the burial found damage");
+    SimPolicy::cas(chunk, owner, 0);
+  }
+
+  /// What the kernel does at a death: sets the bit, wakes one.
+  void announce_death(unsigned process) const noexcept {
+    engine::Word32& life = view_.slot(slot_of(process)).life;
+    SimPolicy::store(life, life.raw | engine::life_died);
+    SimPolicy::wake(life, 1);
+  }
+
+  /// At the end: nothing is held, nobody waits, no entry is in use.
+  void require_idle() const {
+    for (RecordIndex r = 0; r < records; ++r) {
+      require(ops(r).finish_now(), "a word is corrupt at the end");
+      require(core::idle(ops(r).load()), "a word is not idle at the end: a permit or a waiter leaked");
+    }
+    for (unsigned p = 0; p < processes; ++p) {
+      const engine::Phase phase = ops(0).status(entry_of(p)).phase;
+      require(phase == engine::Phase::free || phase == engine::Phase::lost, "an entry is not free at the end");
+    }
+  }
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const noexcept { ::operator delete (p, std::align_val_t{engine::page_size}); }
+  };
+  struct Part {
+    std::uint64_t offset;
+    std::vector<std::byte> bytes;
+  };
+  void remember(std::uint64_t offset, std::uint64_t bytes) {
+    parts_.push_back({offset, {memory_.get() + offset, memory_.get() + offset + bytes}});
+  }
+
+  std::unique_ptr<std::byte, Free> memory_;
+  engine::View view_;
+  std::vector<Part> parts_;
+};
+
+}  // namespace shmcoord::sim
