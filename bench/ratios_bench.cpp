@@ -1,0 +1,326 @@
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/file.h>
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "bench/support/peers.hpp"
+#include "process/clock.hpp"
+#include "process/face.hpp"
+
+// How the lock compares, as ratios to peers of the same run: `ratios_bench [CASE]…`, cases as in main().
+
+extern char** environ;
+
+namespace shmcoord::bench {
+namespace {
+
+using engine::RealPolicy;
+using engine::WaitOn;
+using engine::Word32;
+
+std::string segment_name() { return "bench-" + std::to_string(::getpid()); }
+
+Segment& segment() {
+  static Segment s = Segment::open_or_create(segment_name());
+  return s;
+}
+
+// --- an uncontended pair ------------------------------------------------------------------------------------------------
+
+void pair_case() {
+  constexpr int n = 200'000;
+  Session session{segment()};
+  Lock lock{session, "pair"};
+  pthread_mutex_t& robust = robust_mutex();
+  const auto timed = [](auto&& body) {
+    const std::int64_t start = now_ns();
+    for (int i = 0; i < n; ++i) body();
+    return static_cast<double>(now_ns() - start) / n;
+  };
+  Comparison c("acquire + release, uncontended", "ns", 41);
+  c.ours([&] {
+    return timed([&] {
+      lock.lock();
+      lock.unlock();
+    });
+  });
+  c.peer("robust process-shared mutex", 1.0, [&] {
+    return timed([&] {
+      pthread_mutex_lock(&robust);
+      pthread_mutex_unlock(&robust);
+    });
+  });
+  const int fd = ::open("/dev/shm", O_TMPFILE | O_RDWR, 0600);
+  c.peer("flock", 0, [&] {
+    const std::int64_t start = now_ns();
+    for (int i = 0; i < n / 50; ++i) {
+      ::flock(fd, LOCK_EX);
+      ::flock(fd, LOCK_UN);
+    }
+    return static_cast<double>(now_ns() - start) / (n / 50);
+  });
+  c.run();
+}
+
+// --- hand-off between two processes -------------------------------------------------------------------------------------
+
+/// Both sides want it all the time, so each release hands over and each acquire waits: two hand-offs a turn.
+double lock_hand_off(int n, std::uint32_t pauses) {
+  struct Shared {
+    Word32 ready;
+    std::int64_t took_ns;
+  };
+  Shared& s = shared<Shared>();
+  const auto side = [&](bool timed) {
+    process::JoinOptions options;
+    const auto participant =
+        std::shared_ptr<process::Participant>(process::Participant::join(detail::Access::mapping(segment()), options));
+    process::LockClient client(participant, "handoff", {});
+    process::Hold& hold = client.new_implicit();
+    RealPolicy::add(s.ready, 1);
+    while (RealPolicy::load(s.ready) < 2) RealPolicy::pause();
+    const std::int64_t start = now_ns();
+    for (int i = 0; i < n; ++i) {
+      hold.spin.pauses = pauses;
+      if (!client.lock_implicit(hold, process::no_deadline)) std::abort();
+      // Held until the other one waits, so that every release is a hand-off.
+      while (i + 1 < n && client.ops().load().tail == engine::nil_entry) RealPolicy::pause();
+      client.unlock_implicit(hold);
+    }
+    if (timed) s.took_ns = now_ns() - start;
+  };
+  const pid_t other = child([&] { side(false); });
+  const pid_t timed = child([&] { side(true); });
+  join(timed);
+  join(other);
+  const double each = static_cast<double>(s.took_ns) / (2.0 * n);
+  ::munmap(&s, 4096);
+  return each;
+}
+
+/// The same with a word that two processes pass to and fro. words = 1: futex; 2: futex_waitv; 0: spinning.
+double bare_hand_off(int n, std::size_t words) {
+  struct Shared {
+    Word32 turn;
+    alignas(64) Word32 other;
+    Word32 ready;
+    std::int64_t took_ns;
+  };
+  Shared& s = shared<Shared>();
+  const auto side = [&](std::uint32_t mine, bool timed) {
+    RealPolicy::add(s.ready, 1);
+    while (RealPolicy::load(s.ready) < 2) RealPolicy::pause();
+    const std::int64_t start = now_ns();
+    for (int i = 0; i < n; ++i) {
+      for (;;) {
+        const std::uint32_t turn = RealPolicy::load(s.turn);
+        if (turn == mine) break;
+        if (words == 0) {
+          RealPolicy::pause();
+          continue;
+        }
+        const WaitOn on[] = {{&s.turn, turn}, {&s.other, 0}};
+        RealPolicy::wait({on, words}, now_ns() + 1'000'000'000);
+      }
+      RealPolicy::store(s.turn, 1 - mine);
+      if (words != 0) RealPolicy::wake(s.turn, 1);
+    }
+    if (timed) s.took_ns = now_ns() - start;
+  };
+  const pid_t other = child([&] { side(1, false); });
+  const pid_t timed = child([&] { side(0, true); });
+  join(timed);
+  join(other);
+  const double each = static_cast<double>(s.took_ns) / (2.0 * n);
+  ::munmap(&s, 4096);
+  return each;
+}
+
+void parked_case() {
+  constexpr int n = 3'000;
+  Comparison c("hand-off to a sleeping waiter", "ns", 21);
+  c.ours([&] { return lock_hand_off(n, 0); });
+  c.peer("bare futex", 1.4, [&] { return bare_hand_off(n, 1); });
+  c.peer("bare futex_waitv of two", 1.15, [&] { return bare_hand_off(n, 2); });
+  c.run();
+}
+
+void spinning_case() {
+  constexpr int n = 50'000;
+  Comparison c("hand-off to a spinning waiter", "ns", 21);
+  c.ours([&] { return lock_hand_off(n, 1'000'000); });
+  c.peer("bare atomic, half a round trip", 3.0, [&] { return bare_hand_off(n, 0); });
+  c.run();
+}
+
+// --- from a kill to the next holder -------------------------------------------------------------------------------------
+
+/// `hold` runs in the child and says so; `wait` in the parent, returning when it has the lock.
+double kill_to_next(const std::function<void()>& hold, const std::function<void()>& wait) {
+  Word32& held = shared<Word32>();
+  const pid_t holder = child([&] {
+    hold();
+    RealPolicy::store(held, 1);
+    ::pause();
+  });
+  while (RealPolicy::load(held) == 0) ::poll(nullptr, 0, 1);
+  std::int64_t killed_ns = 0;
+  std::thread killer([&] {
+    ::poll(nullptr, 0, 5);  // the waiter sleeps by then
+    killed_ns = now_ns();
+    ::kill(holder, SIGKILL);
+  });
+  wait();
+  const std::int64_t got_ns = now_ns();
+  killer.join();
+  ::waitpid(holder, nullptr, 0);
+  ::munmap(&held, 4096);
+  return static_cast<double>(got_ns - killed_ns) / 1e3;
+}
+
+void kill_case(bool with_reaper) {
+  const std::string path = "/dev/shm/" + segment_name() + ".flock";
+  std::optional<Session> session{std::in_place, segment()};
+  Lock lock{*session, "kill"};
+  const HolderId me{"bench"};
+  pid_t reaper = 0;
+  if (with_reaper) {
+    const std::string name = segment_name();
+    const char* const argv[] = {SHMCOORD_TOOL_PATH, "-s", name.c_str(), "reap", nullptr};
+    ::posix_spawn(&reaper, SHMCOORD_TOOL_PATH, nullptr, nullptr, const_cast<char**>(argv), environ);
+    ::poll(nullptr, 0, 300);
+  }
+  Comparison c(with_reaper ? "SIGKILL to next holder, with a reaper" : "SIGKILL to next holder, no reaper", "us", 61);
+  c.ours([&] {
+    return kill_to_next(
+        [&] {
+          auto* const s = new Session{segment()};
+          auto* const l = new Lock{*s, "kill"};
+          if (!l->try_acquire(me)) std::abort();
+        },
+        [&] {
+          if (!lock.acquire(me)) std::abort();
+          (void)lock.release(me);
+        });
+  });
+  c.peer("flock", 1.15, [&] {
+    int fd = -1;
+    const double took = kill_to_next(
+        [&] {
+          const int held = ::open(path.c_str(), O_RDWR | O_CREAT, 0600);
+          if (::flock(held, LOCK_EX) != 0) std::abort();
+        },
+        [&] {
+          fd = ::open(path.c_str(), O_RDWR | O_CREAT, 0600);
+          if (::flock(fd, LOCK_EX) != 0) std::abort();
+        });
+    ::close(fd);
+    return took;
+  });
+  c.peer("robust process-shared mutex", 1.6, [&] {
+    pthread_mutex_t& m = robust_mutex();
+    const double took = kill_to_next([&] { pthread_mutex_lock(&m); },
+                                     [&] {
+                                       if (pthread_mutex_lock(&m) == EOWNERDEAD) pthread_mutex_consistent(&m);
+                                       pthread_mutex_unlock(&m);
+                                     });
+    ::munmap(&m, 4096);
+    return took;
+  });
+  c.run();
+  if (reaper > 0) {
+    ::kill(reaper, SIGTERM);
+    ::waitpid(reaper, nullptr, 0);
+  }
+  ::unlink(path.c_str());
+}
+
+// --- the tool as a whole process ----------------------------------------------------------------------------------------
+
+double spawn_us(const std::vector<std::string>& command) {
+  std::vector<char*> argv;
+  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  const std::int64_t start = now_ns();
+  pid_t pid = 0;
+  if (::posix_spawnp(&pid, argv[0], nullptr, nullptr, argv.data(), environ) != 0) std::abort();
+  join(pid);
+  return static_cast<double>(now_ns() - start) / 1e3;
+}
+
+void run_case() {
+  const std::string path = "/dev/shm/" + segment_name() + ".flock";
+  (void)segment();
+  Comparison c("the tool as a whole process: run -l x -- true", "us", 101);
+  c.ours([&] { return spawn_us({SHMCOORD_TOOL_PATH, "-s", segment_name(), "run", "-l", "x", "--", "true"}); });
+  c.peer("flock x true", 1.5, [&] { return spawn_us({"flock", path, "true"}); });
+  c.run();
+  ::unlink(path.c_str());
+}
+
+// --- idle waiters -------------------------------------------------------------------------------------------------------
+
+void idle_case() {
+  constexpr int waiters = 100;
+  constexpr int seconds = 10;
+  Session session{segment()};
+  Lock lock{session, "idle"};
+  const HolderId me{"bench"};
+  if (!lock.try_acquire(me)) std::abort();
+  struct Usage {
+    Word32 waiting;
+    std::int64_t cpu_us[waiters];
+  };
+  Usage& usage = shared<Usage>();
+  std::vector<pid_t> pids;
+  for (int i = 0; i < waiters; ++i) {
+    pids.push_back(child([&, i] {
+      Session mine{segment()};
+      Lock wanted{mine, "idle"};
+      const auto cpu_us = [] {
+        rusage u{};
+        ::getrusage(RUSAGE_SELF, &u);
+        return (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1'000'000 + u.ru_utime.tv_usec + u.ru_stime.tv_usec;
+      };
+      RealPolicy::add(usage.waiting, 1);
+      const std::int64_t before = cpu_us();
+      (void)wanted.acquire(HolderId("w" + std::to_string(i)), {}, std::chrono::seconds(seconds));
+      usage.cpu_us[i] = cpu_us() - before;
+    }));
+  }
+  for (const pid_t pid : pids) join(pid);
+  std::int64_t total_us = 0;
+  for (const std::int64_t us : usage.cpu_us) total_us += us;
+  const double percent = static_cast<double>(total_us) / (seconds * 1e4);
+  std::printf("%d idle waiters for %d s\n  %-34s %10.2f %% of one CPU together  target 1.00: %s\n", waiters, seconds,
+              "shmcoord", percent, percent < 1.0 ? "met" : "MISSED");
+  (void)lock.release(me);
+}
+
+}  // namespace
+}  // namespace shmcoord::bench
+
+int main(int argc, char** argv) {
+  using namespace shmcoord::bench;
+  const auto wanted = [&](const char* name) {
+    for (int i = 1; i < argc; ++i) {
+      if (std::strcmp(argv[i], name) == 0) return true;
+    }
+    return argc == 1;
+  };
+  if (wanted("pair")) pair_case();
+  if (wanted("parked")) parked_case();
+  if (wanted("spinning")) spinning_case();
+  if (wanted("kill")) kill_case(false);
+  if (wanted("reaper")) kill_case(true);
+  if (wanted("run")) run_case();
+  if (wanted("idle")) idle_case();
+  (void)segment();
+  shmcoord::Segment::remove(segment_name(), true);
+  return 0;
+}

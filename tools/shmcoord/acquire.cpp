@@ -1,0 +1,177 @@
+#include "shmcoord/acquire.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <stop_token>
+#include <thread>
+
+#include "process/clock.hpp"
+#include "shmcoord/durations.hpp"
+#include "shmcoord/exit_codes.hpp"
+#include "shmcoord/messages.hpp"
+#include "shmcoord/render.hpp"
+
+namespace shmcoord::tool {
+namespace {
+
+using process::LockClient;
+
+// Somebody who looks at a terminal wants to know soon; a log wants no line for each short wait.
+constexpr int first_line_on_terminal_ms = 150;
+constexpr int first_line_ms = 1000;
+
+class Companion {
+ public:
+  Companion(LockClient& client, std::string holder, const StopSignals& signals)
+      : client_(client),
+        holder_(std::move(holder)),
+        signal_fd_(::signalfd(-1, &signals.set(), SFD_CLOEXEC | SFD_NONBLOCK)),
+        done_fd_(::eventfd(0, EFD_CLOEXEC)) {
+    if (signal_fd_ < 0 || done_fd_ < 0) throw Error(Errc::system, "signalfd or eventfd failed");
+    thread_ = std::thread([this] { run(); });
+  }
+
+  Companion(const Companion&) = delete;
+  Companion& operator=(const Companion&) = delete;
+  ~Companion() {
+    finish();
+    ::close(signal_fd_);
+    ::close(done_fd_);
+  }
+
+  [[nodiscard]] std::stop_token token() const { return stop_.get_token(); }
+
+  /// Ends the thread; the signal that it saw, or 0.
+  int finish() {
+    if (thread_.joinable()) {
+      const std::uint64_t one = 1;
+      (void)!::write(done_fd_, &one, sizeof one);
+      thread_.join();
+    }
+    return signal_;
+  }
+
+ private:
+  void run() {
+    int timeout = ::isatty(STDERR_FILENO) == 1 ? first_line_on_terminal_ms : first_line_ms;
+    for (;;) {
+      pollfd fds[] = {{done_fd_, POLLIN, 0}, {signal_fd_, POLLIN, 0}};
+      const int n = ::poll(fds, 2, timeout);
+      if (n == 0) {
+        timeout = -1;
+        tell();
+        continue;
+      }
+      if ((fds[0].revents & POLLIN) != 0) return;
+      signalfd_siginfo info{};
+      if ((fds[1].revents & POLLIN) != 0 && ::read(signal_fd_, &info, sizeof info) == sizeof info) {
+        signal_ = static_cast<int>(info.ssi_signo);
+        stop_.request_stop();
+        return;
+      }
+    }
+  }
+
+  void tell() {
+    try {
+      const auto holder = client_.holder();
+      const std::uint32_t place = client_.place_in_queue(holder_);
+      std::string text = "waiting for lock '" + printable(client_.name()) + "'";
+      text += holder ? ", held by " + describe(*holder) : ", which is about to be handed on";
+      if (place != 0) text += "; place " + std::to_string(place) + " in the queue";
+      say(text);
+    } catch (const Error&) {
+      // The waiting thread meets the same error and reports it.
+    }
+  }
+
+  LockClient& client_;
+  std::string holder_;
+  int signal_fd_;
+  int done_fd_;
+  int signal_ = 0;
+  std::stop_source stop_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+WaitRule wait_rule(const Arguments& arguments) {
+  WaitRule rule;
+  const auto wait = arguments.value("--wait");
+  if (wait && arguments.has("--no-wait")) {
+    throw UsageError{"--wait and --no-wait exclude each other: give one of them"};
+  }
+  if (wait) rule.limit = parse_duration("--wait", *wait, Zero::allowed);
+  if (arguments.has("--no-wait")) rule.limit = std::chrono::nanoseconds::zero();
+  if (const auto code = arguments.value("--conflict-exit-code")) {
+    const auto [end, error] = std::from_chars(code->data(), code->data() + code->size(), rule.conflict_code);
+    if (error != std::errc{} || end != code->data() + code->size() || rule.conflict_code < 0 ||
+        rule.conflict_code > 255) {
+      throw UsageError{"-E: '" + *code + "' is not an exit code; give a number from 0 to 255"};
+    }
+  }
+  return rule;
+}
+
+std::optional<std::string> reason_of(const Arguments& arguments) {
+  auto reason = arguments.value("--reason");
+  if (reason && reason->size() > engine::max_reason) {
+    throw UsageError{"--reason: " + std::to_string(reason->size()) + " bytes are too many; give at most 4096"};
+  }
+  return reason;
+}
+
+StopSignals::StopSignals() {
+  ::sigemptyset(&set_);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+    struct sigaction now {};
+    if (::sigaction(signal, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) ::sigaddset(&set_, signal);
+  }
+  ::pthread_sigmask(SIG_BLOCK, &set_, &original_);
+}
+
+std::int64_t deadline_of(const WaitRule& rule) {
+  if (!rule.limit) return process::no_deadline;
+  if (rule.limit->count() == 0) return process::try_once;
+  return process::real_clock().now_ns() + rule.limit->count();
+}
+
+Acquired acquire_aloud(LockClient& client, const process::Request& request, std::int64_t deadline_ns,
+                       const StopSignals& signals) {
+  Acquired got{client.acquire(request, process::try_once), 0};
+  if (!got.outcome && deadline_ns != process::try_once) {
+    Companion companion(client, std::string(request.holder), signals);
+    got.outcome = client.acquire(request, deadline_ns, companion.token());
+    got.signal = companion.finish();
+    if (got.signal != 0 && got.outcome) {
+      // Granted and interrupted at once. The signal is used up, so it has to win.
+      (void)client.release(request.holder);
+      got.outcome = AcquireOutcome{};
+      got.outcome.result = AcquireResult::cancelled;
+    }
+  }
+  if (got.outcome.previous) say(takeover_text(client.name(), *got.outcome.previous));
+  return got;
+}
+
+int say_not_acquired(const LockClient& client, const Acquired& got, const WaitRule& rule) {
+  switch (got.outcome.result) {
+    case AcquireResult::cancelled:
+      say("interrupted while waiting for lock '" + printable(client.name()) + "'; left the queue");
+      return exit_by_signal + got.signal;
+    case AcquireResult::timed_out:
+      say(busy_text(client.name(), "was not free within " + format_duration(*rule.limit), got.outcome.current));
+      return rule.conflict_code;
+    case AcquireResult::deadlock:
+      say("lock '" + printable(client.name()) + "': the wait could never end (deadlock)");
+      return exit_busy;
+    default: say(busy_text(client.name(), "is busy", got.outcome.current)); return rule.conflict_code;
+  }
+}
+
+}  // namespace shmcoord::tool

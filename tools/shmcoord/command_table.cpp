@@ -1,0 +1,121 @@
+#include "shmcoord/command_table.hpp"
+
+#include <array>
+#include <string>
+
+#include "shmcoord/durations.hpp"
+#include "shmcoord/inspect.hpp"
+#include "shmcoord/reap.hpp"
+
+namespace shmcoord::tool {
+namespace {
+
+constexpr Option holder{"--holder", "ID", "who holds: 1 to 255 bytes, chosen by you"};
+constexpr Option wait{"-w,--wait", "DUR", "wait at most that long (0: do not wait)"};
+constexpr Option no_wait{"-n,--no-wait", nullptr, "do not wait: exit 1 when it is busy"};
+constexpr Option conflict_code{"-E,--conflict-exit-code", "CODE",
+                               "exit code when it is busy or timed out, instead of 1"};
+constexpr Option reason{"--reason", "TEXT", "why, for people who look; up to 4096 bytes"};
+constexpr Option force{"--force", nullptr, "even while held or waited for; the holders are told that they lost"};
+
+constexpr std::array global_list{
+    Option{"-s,--segment", "NAME|PATH", "the segment (default: $SHMCOORD_SEGMENT, else default-<uid>)"},
+    Option{"--json", nullptr, "output for programs"},
+};
+
+constexpr std::array run_options{
+    Option{"-l,--lock", "LOCK", "hold this lock while the command runs; several are taken in sorted order", true},
+    wait,
+    no_wait,
+    Option{"--ttl", "DUR",
+           "hold with this lease, renewed by itself; without it only death or the operator ends the hold"},
+    reason,
+    Option{"--holder", "ID", "who holds (default: run:<host>:<pid>:<random>)"},
+    Option{"--grace", "DUR", "from SIGTERM to SIGKILL when the hold is lost (default 5s)"},
+    conflict_code,
+    Option{"--no-wait-tree", nullptr, "release when the command exits, even if processes that it started go on"},
+};
+
+constexpr std::array acquire_options{
+    holder,
+    Option{"--pid", "PID", "the hold ends when this process ends"},
+    Option{"--ttl", "DUR", "the hold ends when it was not renewed for that long"},
+    wait,
+    no_wait,
+    conflict_code,
+    reason,
+};
+constexpr std::array holder_options{holder};
+constexpr std::array renew_options{holder, Option{"--ttl", "DUR", "the new lease, counted from now"}};
+constexpr std::array status_options{
+    Option{"--holder", "ID", "exit 0 only if this one holds it"},
+};
+constexpr std::array force_options{force};
+constexpr std::array inspect_options{
+    Option{"--watch", nullptr, "show it again every second"},
+    Option{"--graph", nullptr, "also who waits for whom"},
+};
+constexpr std::array reap_options{
+    Option{"--once", nullptr, "one pass, then exit"},
+    Option{"--interval", "DUR", "a pass at least that often (default 30s), and at once on each death"},
+    Option{"--dry-run", nullptr, "print what would be done, change nothing"},
+};
+constexpr std::array force_release_options{
+    Option{"--holder", "ID", "only if this one holds it"},
+    reason,
+};
+constexpr std::array create_options{
+    Option{"--mode", "OCTAL", "permissions of the file (default 0600)"},
+    Option{"--group", "GROUP", "group of the file: a name or a number"},
+    Option{"--names", "N", "locks that can exist at once"},
+    Option{"--entries", "N", "holders and waiters at once"},
+    Option{"--sessions", "N", "processes joined at once"},
+};
+
+int inspect(const Arguments& a) {
+  InspectArgs args;
+  args.global = a.global;
+  args.names = a.words;
+  args.watch = a.has("--watch");
+  args.graph = a.has("--graph");
+  return inspect_command(args);
+}
+
+int reap(const Arguments& a) {
+  ReapArgs args;
+  args.global = a.global;
+  args.once = a.has("--once");
+  args.dry_run = a.has("--dry-run");
+  if (const auto interval = a.value("--interval")) {
+    if (args.once) throw UsageError{"--once and --interval exclude each other: give one of them"};
+    args.interval = parse_duration("--interval", *interval);
+  }
+  return reap_command(args);
+}
+
+constexpr std::array command_list{
+    Command{"run", Words::command, "run a command while holding locks", run_options, run_command},
+    Command{"lock acquire", Words::one, "take a lock that outlives this command; prints the token", acquire_options,
+            lock_acquire},
+    Command{"lock release", Words::one, "give a lock back", holder_options, lock_release},
+    Command{"lock heartbeat", Words::one, "show that the holder is alive", holder_options, lock_heartbeat},
+    Command{"lock renew", Words::one, "give the hold a new lease", renew_options, lock_renew},
+    Command{"lock status", Words::one, "who holds it, and who waits", status_options, lock_status},
+    Command{"lock remove", Words::one, "remove the name", force_options, lock_remove},
+    Command{"inspect", Words::any, "everything: sessions, locks, holders, waiters", inspect_options, inspect},
+    Command{"reap", Words::none, "clean up after the dead, in the foreground", reap_options, reap},
+    Command{"force-release", Words::one, "take a lock away from its holder: the operator's last resort",
+            force_release_options, force_release},
+    Command{"segment create", Words::none, "make the segment", create_options, segment_create},
+    Command{"segment list", Words::none, "the segments of this host", {}, segment_list},
+    Command{"segment info", Words::none, "what the segment is, and how full", {}, segment_info},
+    Command{"segment remove", Words::none, "remove the segment", force_options, segment_remove},
+    Command{"completion", Words::none, "print the completion script for bash", {}, completion_command},
+};
+
+}  // namespace
+
+std::span<const Option> global_options() { return global_list; }
+std::span<const Command> commands() { return command_list; }
+
+}  // namespace shmcoord::tool

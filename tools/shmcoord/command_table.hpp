@@ -1,0 +1,62 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "shmcoord/arguments.hpp"
+
+// The one table of commands and options. The parser, the help, the completion and the tests are made from it, so what
+// is offered and what is understood cannot drift apart.
+
+namespace shmcoord::tool {
+
+struct Option {
+  const char* names;  // "-l,--lock"; the long name comes last and is what Arguments knows it by
+  const char* value;  // what stands for the value in the help; nullptr: a flag
+  const char* help;
+  bool many = false;  // may be given several times
+};
+
+enum class Words : unsigned char {
+  none,
+  one,      // NAME
+  any,      // [NAME...]
+  command,  // [--] CMD [ARG...]: everything from the first word on belongs to the command
+};
+
+struct Command {
+  std::string_view path;  // "lock acquire"
+  Words words;
+  const char* help;  // one line
+  std::span<const Option> options;
+  int (*run)(const Arguments& arguments);
+};
+
+[[nodiscard]] std::span<const Option> global_options();
+[[nodiscard]] std::span<const Command> commands();
+
+/// "--lock" of "-l,--lock".
+[[nodiscard]] constexpr std::string_view long_name(const Option& option) {
+  const std::string_view names = option.names;
+  return names.substr(names.rfind(',') + 1);
+}
+
+// Each in its own file.
+int run_command(const Arguments& arguments);
+int lock_acquire(const Arguments& arguments);
+int lock_release(const Arguments& arguments);
+int lock_heartbeat(const Arguments& arguments);
+int lock_renew(const Arguments& arguments);
+int lock_status(const Arguments& arguments);
+int lock_remove(const Arguments& arguments);
+int force_release(const Arguments& arguments);
+int segment_create(const Arguments& arguments);
+int segment_list(const Arguments& arguments);
+int segment_info(const Arguments& arguments);
+int segment_remove(const Arguments& arguments);
+int completion_command(const Arguments& arguments);
+
+/// The bash completion as a script.
+[[nodiscard]] std::string bash_completion();
+
+}  // namespace shmcoord::tool

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+// Durations as people write and read them.
+
+namespace shmcoord::tool {
+
+/// The command line is wrong: exit 64. The text names the bad word and says what to do.
+struct UsageError {
+  std::string text;
+};
+
+inline constexpr std::chrono::nanoseconds longest_duration = std::chrono::hours{24 * 3650};
+
+enum class Zero : bool { refused, allowed };
+
+/// "250ms", "1.5s", "2m", "1h"; more than zero and at most ten years. A bare "0" (or zero of a unit) only where it is
+/// allowed. Throws UsageError that names `option`, e.g. "--ttl".
+[[nodiscard]] std::chrono::nanoseconds parse_duration(std::string_view option, std::string_view text,
+                                                      Zero zero = Zero::refused);
+
+/// "0.4s", "12s", "3m12s", "2h05m", "3d04h"; negative counts as zero.
+[[nodiscard]] std::string format_duration(std::chrono::nanoseconds duration);
+[[nodiscard]] inline std::string format_duration_ns(std::int64_t ns) {
+  return format_duration(std::chrono::nanoseconds{ns});
+}
+
+}  // namespace shmcoord::tool

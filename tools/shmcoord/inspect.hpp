@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "shmcoord/global.hpp"
+
+// `shmcoord inspect`: what is in the segment, for people and for programs.
+
+namespace shmcoord::tool {
+
+struct InspectArgs {
+  Global global;
+  std::vector<std::string> names;  // only these locks; empty: everything
+  bool watch = false;
+  bool graph = false;
+};
+
+/// The exit code. Throws Error when the segment cannot be used.
+int inspect_command(const InspectArgs& args);
+
+}  // namespace shmcoord::tool

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/segment_file.hpp"
+#include "process/lock_client.hpp"
+#include "process/participant.hpp"
+#include "shmcoord/exit_codes.hpp"
+#include "shmcoord/messages.hpp"
+
+// The tool as a participant: most commands join, do one thing, and leave.
+
+namespace shmcoord::tool {
+
+enum class IfMissing : bool { fail, create };
+
+/// A system call that fails while the segment is opened means that it cannot be used, and is no fault of ours.
+template <class Open>
+[[nodiscard]] auto opening(Open&& open) {
+  try {
+    return open();
+  } catch (const Error& e) {
+    if (e.errc() == Errc::system) throw Refusal{exit_unusable, e.what()};
+    throw;
+  }
+}
+
+[[nodiscard]] inline std::shared_ptr<engine::Mapping> open_segment(const std::string& segment, IfMissing if_missing) {
+  return opening([&] {
+    return if_missing == IfMissing::create ? engine::Mapping::open_or_create(segment) : engine::Mapping::open(segment);
+  });
+}
+
+/// Only to look.
+[[nodiscard]] inline std::shared_ptr<engine::Mapping> open_read_only(const std::string& segment) {
+  engine::OpenOptions options;
+  options.read_only = true;
+  return opening([&] { return engine::Mapping::open(segment, options); });
+}
+
+[[nodiscard]] inline std::shared_ptr<process::Participant> join(const std::string& segment, IfMissing if_missing,
+                                                                const char* label = "") {
+  process::JoinOptions options;
+  options.label = label;
+  return process::Participant::join(open_segment(segment, if_missing), options);
+}
+
+/// The lock of that name; throws Error(not_found).
+[[nodiscard]] inline std::unique_ptr<process::LockClient> find_lock(std::shared_ptr<process::Participant> participant,
+                                                                    const std::string& name) {
+  const std::string& segment = participant->mapping().name();
+  auto client = process::LockClient::find(participant, name);
+  if (client == nullptr) throw Error(Errc::not_found, "no lock '" + name + "' in segment " + segment);
+  return client;
+}
+
+}  // namespace shmcoord::tool

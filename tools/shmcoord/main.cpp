@@ -1,0 +1,277 @@
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
+#include <new>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "engine/segment_file.hpp"
+#include "shmcoord/command_table.hpp"
+#include "shmcoord/durations.hpp"
+#include "shmcoord/error.hpp"
+#include "shmcoord/exit_codes.hpp"
+#include "shmcoord/messages.hpp"
+
+// From words to a command.
+//
+// The command is found first, by the table, and only then a parser is made, for that one command: a script pays for our
+// start with every call. CLI11 costs seconds of compile time wherever it is included, so it stays in this file.
+
+namespace shmcoord::tool {
+namespace {
+
+struct Found {
+  const Command* command = nullptr;
+  std::vector<std::string> rest;  // the words without those that named the command
+};
+
+bool takes_value(const Option& option, std::string_view word) {
+  if (option.value == nullptr) return false;
+  std::string_view names = option.names;
+  for (;;) {
+    const auto comma = names.find(',');
+    if (names.substr(0, comma) == word) return true;
+    if (comma == std::string_view::npos) return false;
+    names.remove_prefix(comma + 1);
+  }
+}
+
+std::string known_words(std::string_view group) {
+  std::vector<std::string> words;
+  for (const Command& command : commands()) {
+    std::string_view word = command.path;
+    if (!group.empty()) {
+      if (!word.starts_with(std::string(group) + " ")) continue;
+      word.remove_prefix(group.size() + 1);
+    }
+    std::string first(word.substr(0, word.find(' ')));
+    if (std::find(words.begin(), words.end(), first) == words.end()) words.push_back(std::move(first));
+  }
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+/// Walks over global options to the word or two that name the command. Without a command: {}, and the rest is as given.
+Found find_command(const std::vector<std::string>& words) {
+  std::vector<std::size_t> at;
+  for (std::size_t i = 0; i < words.size() && at.size() < 2; ++i) {
+    if (words[i].starts_with('-') && words[i] != "-") {
+      if (!at.empty()) break;
+      for (const Option& option : global_options()) {
+        if (takes_value(option, words[i])) ++i;
+      }
+      continue;
+    }
+    at.push_back(i);
+  }
+  if (at.empty()) return {nullptr, words};
+  const std::string& first = words[at[0]];
+  bool group = false;
+  for (const Command& command : commands()) {
+    const bool single = command.path == first;
+    group = group || command.path.starts_with(first + " ");
+    const bool both = at.size() == 2 && at[1] == at[0] + 1 && command.path == first + " " + words[at[1]];
+    if (!single && !both) continue;
+    Found found{&command, words};
+    const auto from = found.rest.begin() + static_cast<std::ptrdiff_t>(at[0]);
+    found.rest.erase(from, from + (both ? 2 : 1));
+    return found;
+  }
+  if (!group) throw UsageError{"unknown command '" + first + "'; there are: " + known_words("")};
+  if (at.size() < 2 || at[1] != at[0] + 1) {
+    // `shmcoord lock --help` is a question, not a mistake.
+    const std::size_t next = at[0] + 1;
+    if (next < words.size() && (words[next] == "--help" || words[next] == "-h")) {
+      print_line("shmcoord " + first + " " + known_words(first) + "; see `shmcoord " + first + " COMMAND --help`");
+      std::exit(exit_done);
+    }
+    throw UsageError{"'" + first + "' needs a command: " + known_words(first)};
+  }
+  throw UsageError{"unknown command '" + first + " " + words[at[1]] + "'; there are: " + known_words(first)};
+}
+
+std::string general_help() {
+  std::string text =
+      "shmcoord [-s NAME|PATH] [--json] COMMAND ...\n"
+      "Locks between the processes of this host.\n\nCommands:\n";
+  std::size_t width = 0;
+  for (const Command& command : commands()) width = std::max(width, command.path.size());
+  for (const Command& command : commands()) {
+    text += "  " + std::string(command.path) + std::string(width + 2 - command.path.size(), ' ') + command.help + "\n";
+  }
+  text += "\nOptions:\n";
+  for (const Option& option : global_options()) {
+    std::string names = option.names;
+    if (option.value != nullptr) names += std::string(" ") + option.value;
+    text += "  " + names + std::string(names.size() < 24 ? 24 - names.size() : 1, ' ') + option.help + "\n";
+  }
+  text +=
+      "  --version               print the version\n"
+      "  -h,--help               this text; `shmcoord COMMAND --help` tells more\n\n"
+      "Durations: 250ms, 5s, 2m, 1h. Exit codes: 0 done; 1 busy or timed out; 2 it does not exist, is not yours, or\n"
+      "is already free; 64 usage; 69 the segment cannot be used; 70 internal; 75 `run` lost the lock.";
+  return text;
+}
+
+void take_globals(Arguments& arguments) {
+  if (const auto segment = arguments.value("--segment")) {
+    if (segment->empty()) throw UsageError{"--segment: the name is empty; give a name, or a path with a '/'"};
+    arguments.global.segment = *segment;
+  } else if (const char* const env = std::getenv("SHMCOORD_SEGMENT"); env != nullptr && *env != '\0') {
+    arguments.global.segment = env;
+  } else {
+    arguments.global.segment = engine::default_segment_name();
+  }
+  arguments.global.json = arguments.has("--json");
+  const char* const term = std::getenv("TERM");
+  arguments.global.color = !arguments.global.json && ::isatty(STDOUT_FILENO) == 1 &&
+                           std::getenv("NO_COLOR") == nullptr && term != nullptr && std::string_view(term) != "dumb";
+}
+
+std::string usage_of(const Command& command) {
+  std::string text = "shmcoord " + std::string(command.path);
+  if (!command.options.empty()) text += " [OPTION...]";
+  switch (command.words) {
+    case Words::none: break;
+    case Words::one: text += " NAME"; break;
+    case Words::any: text += " [NAME...]"; break;
+    case Words::command: text += " -- CMD [ARG...]"; break;
+  }
+  return text;
+}
+
+/// Throws UsageError, or CLI::CallForHelp.
+Arguments parse(const Command& command, std::vector<std::string> words) {
+  CLI::App app{command.help, usage_of(command)};
+  app.set_help_flag("-h,--help", "this text");
+  app.allow_extras();
+  if (command.words == Words::command) app.prefix_command();
+  std::vector<std::pair<const Option*, CLI::Option*>> made;
+  const auto make = [&](const Option& option) {
+    CLI::Option* const o = option.value == nullptr ? app.add_flag(option.names, option.help)
+                                                   : app.add_option(option.names)->description(option.help);
+    if (option.value != nullptr)
+      o->type_name(option.value)->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    made.emplace_back(&option, o);
+  };
+  for (const Option& option : command.options) make(option);
+  for (const Option& option : global_options()) make(option);
+
+  Arguments arguments;
+  std::reverse(words.begin(), words.end());
+  try {
+    app.parse(std::move(words));
+  } catch (const CLI::CallForHelp&) {
+    std::string help = app.help();
+    while (help.ends_with('\n')) help.pop_back();
+    print_line(help);
+    std::exit(exit_done);
+  } catch (const CLI::ParseError& e) {
+    throw UsageError{std::string(e.what()) + "; see `shmcoord " + std::string(command.path) + " --help`"};
+  }
+  for (const auto& [option, o] : made) {
+    if (o->count() == 0) continue;
+    if (option->value != nullptr && !option->many && o->count() > 1) {
+      throw UsageError{std::string(long_name(*option)) + " is given " + std::to_string(o->count()) +
+                       " times; give it once"};
+    }
+    arguments.add(long_name(*option), option->value == nullptr ? std::vector<std::string>() : o->results());
+  }
+  arguments.words = app.remaining();
+  return arguments;
+}
+
+void check_words(const Command& command, Arguments& arguments) {
+  const std::string see = "; see `shmcoord " + std::string(command.path) + " --help`";
+  auto& words = arguments.words;
+  const auto separator = std::find(words.begin(), words.end(), "--");
+  for (auto it = words.begin(); it != separator; ++it) {
+    if (it->size() > 1 && it->starts_with('-')) {
+      throw UsageError{"unknown option '" + *it + "' for '" + std::string(command.path) + "'" + see};
+    }
+    if (command.words == Words::command) break;
+  }
+  if (separator != words.end() && (command.words != Words::command || separator == words.begin()))
+    words.erase(separator);
+  switch (command.words) {
+    case Words::none:
+      if (!words.empty()) throw UsageError{"unexpected word '" + words[0] + "'" + see};
+      break;
+    case Words::one:
+      if (words.empty()) throw UsageError{"'" + std::string(command.path) + "' needs a name" + see};
+      if (words.size() > 1) throw UsageError{"unexpected word '" + words[1] + "': one name is enough" + see};
+      require_name("lock name", words[0]);
+      break;
+    case Words::any:
+      for (const std::string& name : words) require_name("lock name", name);
+      break;
+    case Words::command:
+      if (words.empty()) throw UsageError{"'" + std::string(command.path) + "' needs a command after --" + see};
+      break;
+  }
+}
+
+int dispatch(const std::vector<std::string>& words) {
+  const Found found = find_command(words);
+  if (found.command == nullptr) {
+    for (const std::string& word : found.rest) {
+      if (word == "--version") {
+        print_line("shmcoord " SHMCOORD_VERSION);
+        return exit_done;
+      }
+      if (word == "--help" || word == "-h") {
+        print_line(general_help());
+        return exit_done;
+      }
+      const bool known = std::any_of(global_options().begin(), global_options().end(),
+                                     [&](const Option& o) { return takes_value(o, word) || word == long_name(o); });
+      if (word.starts_with('-') && !known) throw UsageError{"unknown option '" + word + "'; see `shmcoord --help`"};
+    }
+    throw UsageError{"no command; there are: " + known_words("") + "; see `shmcoord --help`"};
+  }
+  Arguments arguments = parse(*found.command, found.rest);
+  check_words(*found.command, arguments);
+  take_globals(arguments);
+  return found.command->run(arguments);
+}
+
+// Another process cut the segment's file off under the mapping. Nothing else in this program can raise SIGBUS.
+void on_bus_error(int) {
+  constexpr std::string_view text =
+      "shmcoord: the segment cannot be used: its file was truncated by another process, or its file system is full\n";
+  (void)!::write(STDERR_FILENO, text.data(), text.size());
+  ::_exit(exit_unusable);
+}
+
+}  // namespace
+}  // namespace shmcoord::tool
+
+int main(int argc, char** argv) {
+  using namespace shmcoord;
+  struct sigaction action {};
+  action.sa_handler = tool::on_bus_error;
+  ::sigaction(SIGBUS, &action, nullptr);
+  int code = tool::exit_internal;
+  try {
+    code = tool::dispatch(std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const tool::UsageError& e) {
+    tool::say(e.text);
+    code = tool::exit_usage;
+  } catch (const tool::Refusal& e) {
+    tool::say(e.text);
+    code = e.code;
+  } catch (const Error& e) {
+    tool::say(e.what());
+    code = tool::exit_code_of(e.errc());
+  } catch (const std::exception& e) {
+    tool::say(std::string("internal error: ") + e.what());
+  }
+  // Nothing is left to be done by static destructors, and every process pays for them.
+  ::_exit(code);
+}

@@ -1,0 +1,170 @@
+#include "shmcoord/reap.hpp"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "engine/segment_file.hpp"
+#include "process/clock.hpp"
+#include "process/participant.hpp"
+#include "process/recovery.hpp"
+#include "shmcoord/durations.hpp"
+#include "shmcoord/error.hpp"
+#include "shmcoord/exit_codes.hpp"
+#include "shmcoord/reap_watch.hpp"
+#include "shmcoord/render.hpp"
+
+// The reaper in the foreground. It makes clean-up prompt; correctness never waits for it, any number may run, and each
+// may be killed at any instruction: all that it does to the segment is process::bury and process::sweep, which are made
+// for that. It keeps no state but what it watches.
+
+namespace shmcoord::tool {
+namespace {
+
+constexpr std::int64_t default_interval_ns = 30'000'000'000;
+constexpr int look_ms = 1000;
+constexpr int first_confirm_ms = 2;  // between two tries to confirm a death that was noticed; doubled each time
+
+/// Tells systemd, if it started us: one datagram, and nobody minds when it is lost.
+void notify_supervisor(const char* state) {
+  const char* const path = std::getenv("NOTIFY_SOCKET");
+  sockaddr_un address{};
+  if (path == nullptr || (path[0] != '/' && path[0] != '@')) return;
+  const std::size_t length = std::strlen(path);
+  if (length < 2 || length >= sizeof address.sun_path) return;
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path, length);
+  if (path[0] == '@') address.sun_path[0] = '\0';  // the abstract namespace
+  const int fd = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return;
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length);
+  ::sendto(fd, state, std::strlen(state), MSG_NOSIGNAL | MSG_DONTWAIT, reinterpret_cast<const sockaddr*>(&address),
+           size);
+  ::close(fd);
+}
+
+std::string_view past_of(process::Action::Kind kind) {
+  switch (kind) {
+    case process::Action::Kind::release_hold: return "released";
+    case process::Action::Kind::cancel_wait: return "cancelled";
+    case process::Action::Kind::free_entry: return "freed";
+    case process::Action::Kind::bury_session: return "buried";
+    case process::Action::Kind::reclaim_lease: return "reclaimed";
+  }
+  return "did";
+}
+
+class Reaper {
+ public:
+  explicit Reaper(const ReapArgs& args) : args_(args) {}
+
+  int run() {
+    const bool look_only = args_.dry_run;
+    mapping_ = engine::Mapping::open(args_.global.segment, {.trusted_owner = {}, .read_only = look_only});
+    if (look_only || args_.once) {
+      print(sweep(), true);
+      return exit_done;
+    }
+    return keep_going();
+  }
+
+ private:
+  int keep_going() {
+    DeathWatch::block_ending_signals();  // before the keeper's thread starts
+    DeathWatch watch(mapping_);
+    join();
+    const std::int64_t interval_ns = args_.interval ? args_.interval->count() : default_interval_ns;
+    std::int64_t next_ns = 0;
+    int confirm_ms = first_confirm_ms;
+    bool ready = false;
+    for (;;) {
+      const bool unconfirmed = bury(watch.look());
+      const std::int64_t now_ns = process::real_clock().now_ns();
+      if (now_ns >= next_ns) {
+        print(sweep(), false);
+        next_ns = process::real_clock().now_ns() + interval_ns;
+      }
+      if (!std::exchange(ready, true)) notify_supervisor("READY=1\nSTATUS=watching");
+      const std::int64_t left_ms = (next_ns - process::real_clock().now_ns()) / 1'000'000 + 1;
+      // The tree of a `run` may hold for hours what its dead process left, so the tries become rare.
+      confirm_ms = unconfirmed ? std::min(confirm_ms * 2, look_ms) : first_confirm_ms;
+      const auto timeout_ms =
+          static_cast<int>(std::clamp<std::int64_t>(left_ms, 0, unconfirmed ? confirm_ms : look_ms));
+      if (watch.wait(timeout_ms) == DeathWatch::Woken::signalled) break;
+      if (mapping_->removed() || mapping_->check_identity() != engine::Mapping::Identity::same) {
+        notify_supervisor("STOPPING=1");
+        emit({"notice", nullptr, "the segment was removed", nullptr});
+        return exit_missing;
+      }
+    }
+    notify_supervisor("STOPPING=1");
+    return exit_done;
+  }
+
+  /// As a member of the keeper ring we hear of deaths in other PID namespaces at once too.
+  void join() {
+    try {
+      participant_ = process::Participant::join(mapping_, {.label = "reaper"});
+    } catch (const Error& error) {
+      emit({"notice", nullptr, fmt::format("works without a session of its own: {}", error.what()), nullptr});
+    }
+  }
+
+  /// True: some are not confirmed yet.
+  bool bury(const std::vector<DeathWatch::Death>& deaths) {
+    bool unconfirmed = false;
+    for (const DeathWatch::Death& d : deaths) {
+      if (process::bury(*mapping_, d.slot, d.incarnation)) {
+        emit({"died", nullptr, d.text + " died; what it held is free", nullptr});
+      } else {
+        unconfirmed = true;
+      }
+    }
+    return unconfirmed;
+  }
+
+  process::SweepReport sweep() {
+    return process::sweep(*mapping_, process::real_clock().now_ns(), {.reclaim_stale = true, .dry_run = args_.dry_run});
+  }
+
+  void print(const process::SweepReport& report, bool summary) {
+    for (const process::Action& a : report.planned) {
+      const std::string verb =
+          args_.dry_run ? fmt::format("would {}", to_string(a.kind)) : std::string(past_of(a.kind));
+      emit({args_.dry_run ? "planned" : "done", &a, verb + ' ' + a.text, nullptr});
+    }
+    if (!summary && report.planned.empty()) return;
+    std::string text =
+        fmt::format("{} sessions buried, {} leases or detached holds reclaimed", report.buried, report.reclaimed);
+    if (args_.dry_run) text = report.planned.empty() ? "nothing to do" : "nothing was changed";
+    if (report.unsure != 0) text += fmt::format("; {} sessions are ending but not gone yet", report.unsure);
+    emit({"swept", nullptr, text, &report});
+  }
+
+  void emit(const ReapEvent& event) {
+    const std::string line =
+        args_.global.json ? reap_json(event, process::real_clock().wall_ns()) : printable(event.text) + '\n';
+    std::fwrite(line.data(), 1, line.size(), stdout);
+    std::fflush(stdout);
+  }
+
+  const ReapArgs& args_;
+  std::shared_ptr<engine::Mapping> mapping_;
+  std::unique_ptr<process::Participant> participant_;
+};
+
+}  // namespace
+
+int reap_command(const ReapArgs& args) { return Reaper(args).run(); }
+
+}  // namespace shmcoord::tool

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "process/recovery.hpp"
+#include "process/snapshot.hpp"
+
+// From what was seen to text for people and to JSON for programs.
+//
+// Texts of a segment are other people's bytes, also damaged ones: what is printed never contains control characters (a
+// label must not drive the reader's terminal) and JSON is always valid UTF-8.
+
+namespace shmcoord::tool {
+
+/// All that a rendering needs: what was seen, and where and when.
+struct Scene {
+  const process::Mapping& mapping;
+  const process::Picture& picture;
+  std::int64_t wall_ns = 0;  // nanoseconds since 1970 at picture.now_ns
+  bool filtered = false;     // only some locks were asked for: sessions that have nothing to do with them are left out
+  bool graph = false;        // also the edges from waiters to holders
+};
+
+/// One document without a line break; every field is always there, null when it is unknown.
+[[nodiscard]] std::string inspect_json(const Scene& scene);
+/// Lines with aligned columns. `width`: columns of the terminal, 0: nothing is cut.
+[[nodiscard]] std::string inspect_text(const Scene& scene, bool color, std::size_t width);
+
+/// What the reaper did, would do, or noticed: one line of either kind, with the line break.
+struct ReapEvent {
+  std::string_view event;  // "planned", "done", "died", "swept", "notice"
+  const process::Action* action = nullptr;
+  std::string text;
+  const process::SweepReport* report = nullptr;
+};
+[[nodiscard]] std::string reap_json(const ReapEvent& event, std::int64_t wall_ns);
+
+/// "2026-11-27T23:12:50.123Z"; empty when the time is not known.
+[[nodiscard]] std::string rfc3339(std::int64_t wall_ns);
+/// Printable UTF-8 whatever the bytes are.
+[[nodiscard]] std::string printable(std::string_view text);
+
+/// A session with the number of its holds and waits in the picture.
+struct SessionUse {
+  const process::SessionView* session = nullptr;
+  std::uint32_t holds = 0;
+  std::uint32_t waits = 0;
+};
+/// In slot order; without those that the rendering leaves out.
+[[nodiscard]] std::vector<SessionUse> sessions_of(const Scene& scene);
+/// Who waits for whom.
+struct Edge {
+  const process::LockView* lock;
+  const process::GrantView* waiter;
+  const process::GrantView* holder;
+};
+[[nodiscard]] std::vector<Edge> edges_of(const Scene& scene);
+/// "pipeline:42", or "(implicit)".
+[[nodiscard]] std::string holder_name(const process::GrantView& grant);
+
+}  // namespace shmcoord::tool

@@ -1,0 +1,277 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include <boost/json.hpp>
+#include <boost/json/src.hpp>  // the library itself: this file is its only user
+
+#include "core/lease.hpp"
+#include "engine/segment_file.hpp"
+#include "shmcoord/render.hpp"
+
+// JSON. Values are built and escaped by Boost.JSON; the walk over them is ours, because the library writes 1.5
+// as 1.5E0, which programs read and people do not. A lock at a time is built, in a buffer that is reused, so that a
+// segment with 100,000 locks needs no tree of millions of values.
+
+namespace shmcoord::tool {
+namespace {
+
+namespace json = boost::json;
+
+/// Writes values into a text, without blanks.
+class Writer {
+ public:
+  explicit Writer(std::string& out) : out_(out) {}
+
+  void write(const json::value& value) {
+    switch (value.kind()) {
+      case json::kind::object: {
+        char before = '{';
+        for (const auto& [key, member] : value.get_object()) {
+          out_ += std::exchange(before, ',');
+          write_text(key);
+          out_ += ':';
+          write(member);
+        }
+        out_ += before == '{' ? "{}" : "}";
+        return;
+      }
+      case json::kind::array: {
+        char before = '[';
+        for (const json::value& element : value.get_array()) {
+          out_ += std::exchange(before, ',');
+          write(element);
+        }
+        out_ += before == '[' ? "[]" : "]";
+        return;
+      }
+      case json::kind::string: write_text(value.get_string()); return;
+      case json::kind::double_: fmt::format_to(std::back_inserter(out_), "{}", value.get_double()); return;
+      case json::kind::int64: fmt::format_to(std::back_inserter(out_), "{}", value.get_int64()); return;
+      case json::kind::uint64: fmt::format_to(std::back_inserter(out_), "{}", value.get_uint64()); return;
+      case json::kind::bool_: out_ += value.get_bool() ? "true" : "false"; return;
+      case json::kind::null: out_ += "null"; return;
+    }
+  }
+
+ private:
+  void write_text(std::string_view text) {
+    // Nearly all texts need no escape, and asking costs less than the library's general way.
+    if (std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; })) {
+      out_ += '"';
+      out_ += text;
+      out_ += '"';
+      return;
+    }
+    serializer_.reset(json::string_view(text.data(), text.size()));
+    while (!serializer_.done()) {
+      char buffer[512];
+      const auto piece = serializer_.read(buffer);
+      out_.append(piece.data(), piece.size());
+    }
+  }
+
+  std::string& out_;
+  json::serializer serializer_;
+};
+
+json::string_view view_of(std::string_view text) { return {text.data(), text.size()}; }
+
+json::value text_or_null(std::string_view text, json::storage_ptr sp) {
+  if (text.empty()) return nullptr;
+  return json::value(view_of(printable(text)), std::move(sp));
+}
+json::value number_or_null(std::int64_t number) { return number == 0 ? json::value(nullptr) : json::value(number); }
+json::value id_or_null(std::uint64_t id, json::storage_ptr sp) {
+  if (id == 0) return nullptr;
+  return json::value(view_of(fmt::format("{:016x}", id)), std::move(sp));
+}
+/// Seconds to the millisecond; null for 0, which stands for "none" or "never" wherever it is used.
+json::value seconds(std::int64_t ns) {
+  if (ns == 0) return nullptr;
+  return std::round(static_cast<double>(ns) / 1e6) / 1e3;
+}
+/// How long ago; null when it never was.
+json::value age(std::int64_t then_ns, std::int64_t now_ns) {
+  if (then_ns == 0) return nullptr;
+  return std::round(static_cast<double>(core::age_ns(then_ns, now_ns)) / 1e6) / 1e3;
+}
+json::value alive(const process::LifeReport& life) {
+  if (life.life == process::Life::unknown) return nullptr;
+  return life.life == process::Life::alive;
+}
+json::value loss_or_null(Loss loss) { return loss == Loss::none ? json::value(nullptr) : view_of(to_string(loss)); }
+
+json::object object_of_segment(const Scene& scene) {
+  const engine::View& view = scene.mapping.view();
+  const engine::Header& header = view.header();
+  const auto used = [](std::uint64_t count, std::uint64_t of) { return json::object{{"used", count}, {"of", of}}; };
+  const auto& seen = scene.picture.snapshot;
+  std::uint64_t names = 0;
+  const std::uint64_t high = engine::RealPolicy::load(header.record_high);
+  for (engine::RecordIndex r = 0; r < high && view.has_record(r); ++r) {
+    if (!view.pages_exist(view.offset_of(&view.directory(r)), sizeof(engine::Word64))) continue;
+    const auto id = engine::unpack_record(engine::RealPolicy::load(view.directory(r)));
+    names += id.state == engine::RecordState::free ? 0 : 1;
+  }
+  return {{"name", view_of(printable(scene.mapping.name()))},
+          {"path", view_of(printable(scene.mapping.path()))},
+          {"id", id_or_null(header.segment_id, {})},
+          {"layout_version", header.version},
+          {"created", text_or_null(rfc3339(header.created_wall_s * 1'000'000'000), {})},
+          {"removed", scene.mapping.removed()},
+          {"earlier_boot", scene.mapping.from_earlier_boot()},
+          {"bytes", view.geo.total},
+          {"names", used(names, view.geo.sizes.names)},
+          {"entries", used(seen.entries.size(), view.geo.sizes.entries)},
+          {"sessions", used(seen.sessions.size(), view.geo.sizes.sessions)}};
+}
+
+json::object object_of(const SessionUse& use, std::int64_t now_ns, const json::storage_ptr& sp) {
+  const process::SessionView& s = *use.session;
+  json::object o(sp);
+  o["id"] = id_or_null(s.session_id, sp);
+  o["slot"] = s.slot;
+  o["label"] = text_or_null(s.label, sp);
+  o["pid"] = number_or_null(s.pid);
+  o["uid"] = s.uid;
+  o["command"] = text_or_null(s.command, sp);
+  o["alive"] = alive(s.life);
+  o["life"] = view_of(to_string(s.life.life));
+  o["proof"] = view_of(to_string(s.life.proof));
+  o["fenced"] = s.state == engine::SlotState::fenced;
+  o["joined_s"] = age(s.joined_ns, now_ns);
+  o["heartbeat_age_s"] = age(s.heartbeat_ns, now_ns);
+  o["heartbeat_interval_s"] = seconds(s.beat_interval_ns);
+  o["manual_heartbeat"] = (s.flags & engine::slot_manual) != 0;
+  o["holds"] = use.holds;
+  o["waits"] = use.waits;
+  return o;
+}
+
+/// The fields that holders and waiters have in common.
+json::object object_of(const process::GrantView& g, std::string_view id_field, const json::storage_ptr& sp) {
+  json::object o(sp);
+  o.reserve(16);
+  o[view_of(id_field)] = text_or_null(g.holder, sp);
+  o["session"] = id_or_null(g.session_id, sp);
+  o["pid"] = number_or_null(g.pid);
+  o["label"] = text_or_null(g.label, sp);
+  o["command"] = text_or_null(g.command, sp);
+  o["reason"] = text_or_null(g.reason, sp);
+  o["detached"] = (g.flags & engine::entry_detached) != 0;
+  o["alive"] = alive(g.life);
+  o["life"] = view_of(to_string(g.life.life));
+  o["proof"] = view_of(to_string(g.life.proof));
+  return o;
+}
+
+json::object object_of_holder(const process::GrantView& g, std::int64_t now_ns, const json::storage_ptr& sp) {
+  json::object o = object_of(g, "id", sp);
+  o["held_s"] = age(g.since_ns, now_ns);
+  o["heartbeat_age_s"] = age(g.last_sign_ns, now_ns);
+  o["ttl_s"] = seconds(g.ttl_ns);
+  o["has_lease"] = (g.flags & engine::entry_no_lease) == 0;
+  o["lease_ended"] = loss_or_null(g.lease);
+  return o;
+}
+
+json::object object_of(const process::LockView& lock, std::int64_t now_ns, const json::storage_ptr& sp) {
+  json::object o(sp);
+  o.reserve(12);
+  const process::GrantView* const holder = lock.holders.empty() ? nullptr : &lock.holders.front();
+  o["name"] = view_of(printable(lock.name));
+  o["state"] = lock.damaged ? "damaged" : holder != nullptr ? "held" : "free";
+  o["token"] = holder == nullptr || holder->token == 0 ? json::value(nullptr) : json::value(holder->token);
+  o["holder"] = nullptr;
+  if (holder != nullptr) o["holder"] = object_of_holder(*holder, now_ns, sp);
+  json::array waiters(sp);
+  for (const process::GrantView& w : lock.waiters) {
+    json::object waiter = object_of(w, "holder", sp);
+    waiter["waiting_s"] = age(w.since_ns, now_ns);
+    waiters.emplace_back(std::move(waiter));
+  }
+  o["waiters"] = std::move(waiters);
+  o["previous"] = nullptr;
+  if (lock.previous) {
+    o["previous"] = json::object({{"holder", text_or_null(lock.previous->holder, sp)},
+                                  {"pid", number_or_null(lock.previous->pid)},
+                                  {"why", view_of(to_string(lock.previous->why))}},
+                                 sp);
+  }
+  o["stale_threshold_s"] = seconds(lock.stale_threshold_ns);
+  o["ttl_s"] = seconds(lock.default_ttl_ns);
+  o["max_hold_s"] = seconds(lock.max_hold_ns);
+  o["settled"] = lock.settled;
+  return o;
+}
+
+/// Calls make(element, storage) for each and writes the results as one array.
+template <class Range, class Make>
+void write_array(std::string& out, Writer& writer, const Range& range, Make&& make) {
+  alignas(16) unsigned char buffer[16'384];
+  char before = '[';
+  for (const auto& element : range) {
+    json::monotonic_resource memory(buffer, sizeof buffer);
+    out += std::exchange(before, ',');
+    writer.write(json::value(make(element, json::storage_ptr(&memory))));
+  }
+  out += before == '[' ? "[]" : "]";
+}
+
+}  // namespace
+
+std::string inspect_json(const Scene& scene) {
+  const std::int64_t now_ns = scene.picture.now_ns;
+  const std::vector<process::LockView>& locks = scene.picture.locks;
+  std::string out;
+  out.reserve(4096 + locks.size() * 900);
+  Writer writer(out);
+  out += R"({"time":)";
+  writer.write(text_or_null(rfc3339(scene.wall_ns), {}));
+  out += R"(,"segment":)";
+  writer.write(json::value(object_of_segment(scene)));
+  out += R"(,"sessions":)";
+  write_array(out, writer, sessions_of(scene),
+              [&](const SessionUse& use, const json::storage_ptr& sp) { return object_of(use, now_ns, sp); });
+  out += R"(,"locks":)";
+  write_array(out, writer, locks,
+              [&](const process::LockView& lock, const json::storage_ptr& sp) { return object_of(lock, now_ns, sp); });
+  out += R"(,"semaphores":[],"guards":[])";
+  if (scene.graph) {
+    out += R"(,"graph":)";
+    write_array(out, writer, edges_of(scene), [&](const Edge& edge, const json::storage_ptr& sp) {
+      return json::object({{"lock", view_of(printable(edge.lock->name))},
+                           {"waiter", text_or_null(edge.waiter->holder, sp)},
+                           {"waiter_session", id_or_null(edge.waiter->session_id, sp)},
+                           {"holder", text_or_null(edge.holder->holder, sp)},
+                           {"holder_session", id_or_null(edge.holder->session_id, sp)}},
+                          sp);
+    });
+  }
+  out += '}';
+  return out;
+}
+
+std::string reap_json(const ReapEvent& event, std::int64_t wall_ns) {
+  json::object o{{"time", text_or_null(rfc3339(wall_ns), {})}, {"event", view_of(event.event)}};
+  if (event.action != nullptr) {
+    o["action"] = view_of(to_string(event.action->kind));
+    o["why"] = loss_or_null(event.action->why);
+    o["slot"] = event.action->slot;
+    o["entry"] = event.action->entry;
+  }
+  if (event.report != nullptr) {
+    o["buried"] = event.report->buried;
+    o["reclaimed"] = event.report->reclaimed;
+    o["unsure"] = event.report->unsure;
+  }
+  o["text"] = text_or_null(event.text, {});
+  std::string out;
+  Writer(out).write(json::value(std::move(o)));
+  out += '\n';
+  return out;
+}
+
+}  // namespace shmcoord::tool

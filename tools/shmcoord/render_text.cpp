@@ -1,0 +1,218 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "core/lease.hpp"
+#include "engine/segment_file.hpp"
+#include "shmcoord/durations.hpp"
+#include "shmcoord/render.hpp"
+
+// The picture as tables for people. A column is as wide as its widest cell; the command and the reason, which may be
+// thousands of characters, are cut when the output is a terminal and never otherwise.
+
+namespace shmcoord::tool {
+namespace {
+
+enum class Ink : std::uint8_t { plain, dim, bold, good, bad };
+
+constexpr std::array<std::string_view, 5> codes{"", "\x1b[2m", "\x1b[1m", "\x1b[32m", "\x1b[31m"};
+
+struct Cell {
+  std::string text;
+  Ink ink = Ink::plain;
+};
+
+std::size_t columns_of(std::string_view text) {
+  const auto starts = [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; };
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), starts));
+}
+
+std::string cut(std::string text, std::size_t most) {
+  if (most == 0 || columns_of(text) <= most) return text;
+  std::size_t at = 0;
+  for (std::size_t n = 0; n < most - 1; ++n) {
+    do ++at;
+    while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U);
+  }
+  return text.substr(0, at) + "…";
+}
+
+class Table {
+ public:
+  explicit Table(std::vector<std::string> head) {
+    std::vector<Cell> row;
+    for (std::string& title : head) row.push_back({std::move(title), Ink::dim});
+    widths_.resize(row.size());
+    add(std::move(row));
+  }
+
+  void add(std::vector<Cell> row) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths_[i] = std::max(widths_[i], columns_of(row[i].text));
+    rows_.push_back({std::move(row), {}});
+  }
+  /// A line that takes no part in the columns.
+  void note(std::string line) { rows_.push_back({{}, std::move(line)}); }
+
+  void print(std::string& out, bool color, std::size_t width) const {
+    std::size_t before_last = 0;
+    for (std::size_t i = 0; i + 1 < widths_.size(); ++i) before_last += widths_[i] + 2;
+    const std::size_t room = width == 0 ? 0 : std::max<std::size_t>(20, width > before_last ? width - before_last : 0);
+    for (const auto& [cells, line] : rows_) {
+      const std::size_t start = out.size();
+      for (std::size_t i = 0; i < cells.size(); ++i) {
+        const bool last = i + 1 == cells.size();
+        const std::string text = last ? cut(cells[i].text, room) : cells[i].text;
+        const bool painted = color && cells[i].ink != Ink::plain && !text.empty();
+        if (painted) out += codes[static_cast<std::size_t>(cells[i].ink)];
+        out += text;
+        if (painted) out += "\x1b[0m";
+        if (!last) out.append(widths_[i] + 2 - columns_of(text), ' ');
+      }
+      out += line;
+      while (out.size() > start && out.back() == ' ') out.pop_back();
+      out += '\n';
+    }
+  }
+
+ private:
+  std::vector<std::pair<std::vector<Cell>, std::string>> rows_;
+  std::vector<std::size_t> widths_;
+};
+
+constexpr std::size_t command_room = 32;
+
+std::string or_dash(std::string text) { return text.empty() ? "-" : text; }
+std::string number_or_dash(std::int64_t n) { return n == 0 ? "-" : std::to_string(n); }
+std::string age_or_dash(std::int64_t then_ns, std::int64_t now_ns) {
+  return then_ns == 0 ? "-" : format_duration_ns(core::age_ns(then_ns, now_ns));
+}
+std::string duration_or_dash(std::int64_t ns) { return ns == 0 ? "-" : format_duration_ns(ns); }
+
+Cell life_cell(const process::LifeReport& life) {
+  const Ink ink = life.life == process::Life::alive     ? Ink::good
+                  : life.life == process::Life::unknown ? Ink::plain
+                                                        : Ink::bad;
+  return {std::string(to_string(life.life)), ink};
+}
+
+/// "builder: make deploy"
+std::string program_of(const process::GrantView& g, std::size_t width) {
+  std::string text = printable(g.label);
+  if (!g.command.empty()) text += (text.empty() ? "" : ": ") + printable(g.command);
+  if (text.empty() && (g.flags & engine::entry_detached) != 0) text = "(detached)";
+  return or_dash(cut(std::move(text), width == 0 ? 0 : command_room));
+}
+
+Cell state_of_holder(const process::GrantView& g) {
+  if (g.life.life == process::Life::dead || g.life.life == process::Life::dying) {
+    return {std::string("held, ") + std::string(to_string(g.life.life)), Ink::bad};
+  }
+  if (g.lease != Loss::none) return {std::string("held, ") + std::string(to_string(g.lease)), Ink::bad};
+  return {"held", Ink::bold};
+}
+
+Table table_of_sessions(const Scene& scene, std::size_t width) {
+  const std::int64_t now_ns = scene.picture.now_ns;
+  Table table({"SESSION", "PID", "LABEL", "LIFE", "PROOF", "HEARTBEAT", "JOINED", "HOLDS", "WAITS", "COMMAND"});
+  for (const SessionUse& use : sessions_of(scene)) {
+    const process::SessionView& s = *use.session;
+    const bool fenced = s.state == engine::SlotState::fenced;
+    table.add({{fmt::format("{:016x}", s.session_id)},
+               {number_or_dash(s.pid)},
+               {or_dash(cut(printable(s.label), width == 0 ? 0 : command_room))},
+               fenced ? Cell{"fenced", Ink::bad} : life_cell(s.life),
+               {std::string(to_string(s.life.proof))},
+               {age_or_dash(s.heartbeat_ns, now_ns)},
+               {age_or_dash(s.joined_ns, now_ns)},
+               {std::to_string(use.holds)},
+               {std::to_string(use.waits)},
+               {or_dash(printable(s.command))}});
+  }
+  return table;
+}
+
+void add_lock(Table& table, const process::LockView& lock, std::int64_t now_ns, std::size_t width) {
+  const std::string name = printable(lock.name);
+  for (const process::GrantView& g : lock.holders) {
+    const bool leased = (g.flags & engine::entry_no_lease) == 0;
+    table.add({{name, Ink::bold},
+               state_of_holder(g),
+               {holder_name(g)},
+               {number_or_dash(g.pid)},
+               {age_or_dash(g.since_ns, now_ns)},
+               {age_or_dash(g.last_sign_ns, now_ns)},
+               {leased ? duration_or_dash(g.ttl_ns) : "none"},
+               {g.token == 0 ? "-" : std::to_string(g.token)},
+               {program_of(g, width)},
+               {or_dash(printable(g.reason))}});
+  }
+  if (lock.holders.empty()) {
+    table.add({{name, Ink::bold}, lock.damaged ? Cell{"damaged", Ink::bad} : Cell{"free", Ink::good}});
+  }
+  if (lock.previous) {
+    const std::string who = lock.previous->holder.empty() ? "the last holder" : printable(lock.previous->holder);
+    const std::string pid = lock.previous->pid == 0 ? "" : fmt::format(" (pid {})", lock.previous->pid);
+    table.note(
+        fmt::format("  {}{} lost it: {}; the next holder will be told", who, pid, to_string(lock.previous->why)));
+  }
+  std::size_t place = 0;
+  for (const process::GrantView& g : lock.waiters) {
+    const bool dead = g.life.life == process::Life::dead || g.life.life == process::Life::dying;
+    table.add({{fmt::format("  {}.", ++place)},
+               dead ? Cell{"waits, " + std::string(to_string(g.life.life)), Ink::bad} : Cell{"waits"},
+               {holder_name(g)},
+               {number_or_dash(g.pid)},
+               {age_or_dash(g.since_ns, now_ns)},
+               {age_or_dash(g.last_sign_ns, now_ns)},
+               {duration_or_dash(g.ttl_ns)},
+               {"-"},
+               {program_of(g, width)},
+               {or_dash(printable(g.reason))}});
+  }
+  if (!lock.settled) table.note("  (it moved while it was being read)");
+}
+
+std::string who_of(const process::GrantView& g) {
+  return g.pid == 0 ? holder_name(g) : fmt::format("{} (pid {})", holder_name(g), g.pid);
+}
+
+}  // namespace
+
+std::string inspect_text(const Scene& scene, bool color, std::size_t width) {
+  const engine::Mapping& mapping = scene.mapping;
+  const engine::View& view = mapping.view();
+  const process::Picture& picture = scene.picture;
+  const std::int64_t created_ns = view.header().created_wall_s * 1'000'000'000;
+  const std::vector<SessionUse> sessions = sessions_of(scene);
+  std::string out = fmt::format("{}segment {}{}  {}  id {:016x}", color ? "\x1b[1m" : "", printable(mapping.name()),
+                                color ? "\x1b[0m" : "", printable(mapping.path()), view.header().segment_id);
+  if (created_ns > 0) out += fmt::format("  created {} ago", age_or_dash(created_ns, scene.wall_ns));
+  out += fmt::format("\n{} locks, {} of {} entries, {} of {} sessions\n", picture.locks.size(),
+                     picture.snapshot.entries.size(), view.geo.sizes.entries, picture.snapshot.sessions.size(),
+                     view.geo.sizes.sessions);
+  if (mapping.removed()) out += "it was removed: every hold in it is lost\n";
+  if (mapping.from_earlier_boot()) out += "it was made before the last boot: everybody in it is dead\n";
+  if (!sessions.empty()) {
+    out += '\n';
+    table_of_sessions(scene, width).print(out, color, width);
+  }
+  if (!picture.locks.empty()) {
+    out += '\n';
+    Table table({"LOCK", "STATE", "HOLDER", "PID", "SINCE", "HEARTBEAT", "TTL", "TOKEN", "PROGRAM", "REASON"});
+    for (const process::LockView& lock : picture.locks) add_lock(table, lock, picture.now_ns, width);
+    table.print(out, color, width);
+  }
+  if (scene.graph) {
+    out += '\n';
+    const std::vector<Edge> edges = edges_of(scene);
+    for (const Edge& edge : edges) {
+      out += fmt::format("{} -> {}  on {}\n", who_of(*edge.waiter), who_of(*edge.holder), printable(edge.lock->name));
+    }
+    if (edges.empty()) out += "nobody waits for anybody\n";
+  }
+  return out;
+}
+
+}  // namespace shmcoord::tool

@@ -1,0 +1,372 @@
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+
+#include "engine/layout.hpp"
+#include "process/identity.hpp"
+#include "shmcoord/acquire.hpp"
+#include "shmcoord/command_table.hpp"
+#include "shmcoord/durations.hpp"
+#include "shmcoord/exit_codes.hpp"
+#include "shmcoord/joined.hpp"
+#include "shmcoord/messages.hpp"
+#include "shmcoord/render.hpp"
+#include "shmcoord/run_guardian.hpp"
+#include "shmcoord/run_terminal.hpp"
+#include "shmcoord/run_tree.hpp"
+
+// `shmcoord run`: a command while holding locks.
+//
+// This process has the session and waits for the locks; the guardian (run_guardian.hpp) starts the command and sees its
+// tree end. What if we die here: the guardian ends everything, and the slot is not dead before it has. Loss of a hold
+// while the command runs ends the command and makes the exit code 75, whatever the command itself says.
+
+namespace shmcoord::tool {
+namespace {
+
+using process::LockClient;
+
+constexpr std::array passed_on{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH};
+
+struct Plan {
+  std::vector<std::string>
+      locks;          // sorted: whoever takes several takes them in the same order, so none waits in a circle
+  std::string first;  // as typed: SHMCOORD_TOKEN is its token
+  std::string holder;
+  std::string reason;
+  std::optional<std::chrono::nanoseconds> ttl;
+  WaitRule wait;
+  GuardianTask task;
+};
+
+std::string default_holder() {
+  std::array<char, 65> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
+  std::array<char, 16> random{};
+  std::snprintf(random.data(), random.size(), "%08x", static_cast<unsigned>(process::random_id() & 0xffffffffU));
+  return "run:" + printable(host.data()) + ":" + std::to_string(::getpid()) + ":" + random.data();
+}
+
+/// The command line, as much of it as fits into the entry beside the holder id: a longer text would cost a page.
+std::string default_reason(const std::vector<std::string>& command, std::size_t holder_bytes) {
+  constexpr std::size_t inline_bytes = std::tuple_size_v<decltype(engine::Entry::text)>;
+  std::string text;
+  for (const std::string& word : command) text += (text.empty() ? "" : " ") + word;
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
+  const std::size_t room = holder_bytes + 32 < inline_bytes ? inline_bytes - holder_bytes : 32;
+  if (text.size() <= room) return text;
+  std::size_t cut = room - 3;
+  while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xC0U) == 0x80U) --cut;
+  return text.substr(0, cut) + "…";
+}
+
+Plan plan_of(const Arguments& arguments) {
+  Plan plan;
+  plan.locks = arguments.values("--lock");
+  if (plan.locks.empty())
+    throw UsageError{"--lock is missing: say what to hold, e.g. `shmcoord run -l deploy -- make deploy`"};
+  for (const std::string& name : plan.locks) require_name("lock name", name);
+  plan.first = plan.locks.front();
+  std::sort(plan.locks.begin(), plan.locks.end());
+  if (const auto twice = std::adjacent_find(plan.locks.begin(), plan.locks.end()); twice != plan.locks.end()) {
+    throw UsageError{"--lock '" + printable(*twice) + "' is given twice; give it once"};
+  }
+  plan.wait = wait_rule(arguments);
+  if (const auto ttl = arguments.value("--ttl")) plan.ttl = parse_duration("--ttl", *ttl);
+  const auto holder = arguments.value("--holder");
+  if (holder) require_name("holder id", *holder);
+  plan.holder = holder ? *holder : default_holder();
+  const auto reason = reason_of(arguments);
+  plan.reason = reason ? *reason : default_reason(arguments.words, plan.holder.size());
+  plan.task.command = arguments.words;
+  plan.task.wait_tree = !arguments.has("--no-wait-tree");
+  const auto grace = arguments.value("--grace");
+  plan.task.grace_ns = (grace ? parse_duration("--grace", *grace, Zero::allowed) : std::chrono::seconds(5)).count();
+  return plan;
+}
+
+struct Held {
+  std::unique_ptr<LockClient> client;
+  std::uint64_t token = 0;
+};
+
+/// News from the keeper's thread: a lock was lost.
+class LossBell {
+ public:
+  LossBell() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (fd_ < 0) throw Error(Errc::system, "eventfd failed");
+  }
+  LossBell(const LossBell&) = delete;
+  LossBell& operator=(const LossBell&) = delete;
+  ~LossBell() { ::close(fd_); }
+
+  void ring(const std::string& lock, const Lost& lost) {
+    {
+      const std::scoped_lock guard(mutex_);
+      if (text_.empty()) text_ = loss_text(lock, lost);
+    }
+    const std::uint64_t one = 1;
+    (void)!::write(fd_, &one, sizeof one);
+  }
+  [[nodiscard]] int fd() const noexcept { return fd_; }
+  [[nodiscard]] std::string text() {
+    const std::scoped_lock guard(mutex_);
+    return text_;
+  }
+
+  static std::string loss_text(const std::string& lock, const Lost& lost) {
+    std::string text = "lost lock '" + printable(lock) + "': " + std::string(describe(lost.why));
+    if (!lost.by.empty()) text += "; now held by " + printable(lost.by);
+    return text;
+  }
+
+ private:
+  int fd_;
+  std::mutex mutex_;
+  std::string text_;
+};
+
+/// The guardian does not outlive us, and leaves no zombie to a parent that does not reap.
+class GuardianHandle {
+ public:
+  explicit GuardianHandle(const GuardianTask& task) : guardian_(std::make_unique<Guardian>(start_guardian(task))) {}
+  GuardianHandle(const GuardianHandle&) = delete;
+  GuardianHandle& operator=(const GuardianHandle&) = delete;
+  ~GuardianHandle() {
+    const pid_t pid = guardian_->pid;
+    guardian_.reset();
+    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+  [[nodiscard]] const Channel& channel() const noexcept { return guardian_->channel; }
+  [[nodiscard]] pid_t pid() const noexcept { return guardian_->pid; }
+
+ private:
+  std::unique_ptr<Guardian> guardian_;
+};
+
+/// While the command runs.
+class Front {
+ public:
+  Front(const GuardianHandle& guardian, Terminal& terminal, LossBell& bell, const GuardianTask& task, bool adopts)
+      : guardian_(guardian), terminal_(terminal), bell_(bell), task_(task), adopts_(adopts) {}
+
+  /// The exit code.
+  int run(process::Participant& participant, const std::string& environment) {
+    sigset_t set;
+    ::sigemptyset(&set);
+    for (const int signal : passed_on) ::sigaddset(&set, signal);
+    for (const int signal : {SIGCONT, SIGTSTP}) ::sigaddset(&set, signal);
+    const int signals = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (signals < 0) throw Error(Errc::system, "signalfd failed");
+    for (const int signal : {SIGTTIN, SIGTTOU}) ::sigaddset(&set, signal);
+    ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+
+    Order start;
+    start.kind = Order::Kind::start;
+    start.foreground = has_terminal_ = terminal_.wanted_at_start();
+    if (!guardian_.channel().send(start, environment, participant.inherited_lock())) {
+      throw Error(Errc::system, errno == EMSGSIZE
+                                    ? "too many locks with too long names for the environment of a command"
+                                    : "the guardian process is gone; nothing was run");
+    }
+    while (!done_) {
+      std::array<pollfd, 3> fds{{{guardian_.channel().fd(), POLLIN, 0}, {signals, POLLIN, 0}, {bell_.fd(), POLLIN, 0}}};
+      if (lost_) fds[2].fd = -1;
+      const int n = ::poll(fds.data(), fds.size(), tree_line_due_ ? 1000 : -1);
+      if (n == 0 && tree_line_due_) {
+        tree_line_due_ = false;
+        say("the command ended, but processes that it started go on; holding until they end (--no-wait-tree does not)");
+      }
+      if (fds[2].revents != 0) end_after_loss();
+      if (fds[1].revents != 0) on_signal(signals);
+      if (fds[0].revents != 0) on_report(participant);
+    }
+    ::close(signals);
+    terminal_.take_back(command_);
+    return lost_ ? exit_lost : code_;
+  }
+
+ private:
+  void send_signal(int signal) {
+    Order order;
+    order.kind = Order::Kind::signal;
+    order.signal = signal;
+    (void)guardian_.channel().send(order);
+  }
+
+  void end_after_loss() {
+    lost_ = true;
+    Order order;
+    order.kind = Order::Kind::end;
+    order.grace_ns = task_.grace_ns;
+    (void)guardian_.channel().send(order);
+    say(bell_.text() + "; ending the command");
+  }
+
+  void on_signal(int signals) {
+    signalfd_siginfo info{};
+    if (::read(signals, &info, sizeof info) != sizeof info) return;
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (signal == SIGCONT) {
+      // Continued in the foreground after the command had asked for the terminal in vain.
+      if (has_terminal_ && command_ != 0 && terminal_.ours()) terminal_.give_to(command_);
+    }
+    send_signal(signal);
+  }
+
+  void on_report(process::Participant& participant) {
+    const auto report = guardian_.channel().receive_report();
+    if (!report) return on_guardian_gone();
+    switch (report->kind) {
+      case Report::Kind::started:
+        command_ = report->value;
+        participant.set_group(command_);
+        return;
+      case Report::Kind::failed:
+        code_ = report->value == ENOENT ? exit_not_found : exit_cannot_execute;
+        say("cannot run '" + printable(task_.command[0]) + "': " + std::strerror(report->value));
+        done_ = true;
+        return;
+      case Report::Kind::stopped: return on_stopped(report->value);
+      case Report::Kind::exited:
+        code_ = report->by_signal != 0 ? exit_by_signal + report->value : report->value;
+        done_ = report->tree_goes_on == 0;
+        tree_line_due_ = !done_;
+        terminal_.take_back(command_);
+        return;
+      case Report::Kind::gone: done_ = true; return;
+    }
+  }
+
+  void on_stopped(int signal) {
+    if (signal == SIGSTOP || lost_) return;
+    const bool asks = signal == SIGTTIN || signal == SIGTTOU;
+    if (asks && terminal_.ours()) {
+      has_terminal_ = true;
+      terminal_.give_to(command_);
+      return send_signal(SIGCONT);
+    }
+    terminal_.take_back(command_);
+    stop_with_group(signal);
+    sigset_t pending;
+    ::sigemptyset(&pending);
+    ::sigpending(&pending);
+    if (asks) {
+      // Nobody can bring an orphaned group to the foreground. The kernel would end a group that is stopped then.
+      if (::sigismember(&pending, SIGCONT) != 1) send_signal(SIGHUP);
+      has_terminal_ = true;
+    }
+    if (has_terminal_ && terminal_.ours()) terminal_.give_to(command_);
+    send_signal(SIGCONT);
+  }
+
+  void on_guardian_gone() {
+    say("the guardian process was killed; ending the command");
+    int status = 0;
+    bool reaped = false;
+    if (adopts_) end_tree(command_, command_, &status, &reaped);
+    code_ = reaped && WIFEXITED(status) ? WEXITSTATUS(status) : exit_by_signal + SIGKILL;
+    done_ = true;
+  }
+
+  const GuardianHandle& guardian_;
+  Terminal& terminal_;
+  LossBell& bell_;
+  const GuardianTask& task_;
+  const bool adopts_;
+  pid_t command_ = 0;
+  int code_ = exit_internal;
+  bool done_ = false;
+  bool lost_ = false;
+  bool has_terminal_ = false;
+  bool tree_line_due_ = false;
+};
+
+std::string tokens_environment(const std::vector<Held>& held, const std::string& first) {
+  std::string all = "SHMCOORD_TOKENS=";
+  std::string of_first;
+  for (const Held& h : held) {
+    if (&h != &held.front()) all += ',';
+    all += h.client->name() + '=' + std::to_string(h.token);
+    if (h.client->name() == first) of_first = "SHMCOORD_TOKEN=" + std::to_string(h.token);
+  }
+  return of_first + '\0' + all;
+}
+
+/// Gives all back. False: one was lost before we came to that; says so unless that is known.
+bool release_all(std::vector<Held>& held, const std::string& holder, bool known) {
+  bool all_ours = true;
+  for (Held& h : held) {
+    try {
+      const ReleaseOutcome got = h.client->release(holder);
+      if (got.result == ReleaseResult::released) continue;
+      if (!known) say(LossBell::loss_text(h.client->name(), got.lost.value_or(Lost{})));
+    } catch (const Error& e) {
+      if (!known) say("lock '" + printable(h.client->name()) + "': " + printable(e.what()));
+    }
+    all_ours = false;
+  }
+  return all_ours;
+}
+
+/// Orphans of the command come to us if the guardian is killed, unless we have other children already (of a shell that
+/// became `run` by exec): theirs would come too, and must not be ended.
+bool adopt_orphans() {
+  siginfo_t info{};
+  const bool childless = ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD;
+  return childless && ::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
+}
+
+}  // namespace
+
+int run_command(const Arguments& arguments) {
+  Plan plan = plan_of(arguments);
+  const StopSignals signals;
+  Terminal terminal;
+  plan.task.original_mask = signals.original();
+  plan.task.terminal = terminal.fd();
+  const std::string& segment = arguments.global.segment;
+  const bool is_path = segment.find('/') != std::string::npos;
+  plan.task.environment = {"SHMCOORD_SEGMENT=" + (is_path ? engine::segment_path(segment) : segment),
+                           "SHMCOORD_HOLDER=" + plan.holder};
+  const bool adopts = adopt_orphans();
+  const GuardianHandle guardian(plan.task);
+
+  LossBell bell;
+  const auto participant = join(segment, IfMissing::create, "run");
+  process::Request request;
+  request.holder = plan.holder;
+  request.reason = plan.reason;
+  request.ttl = plan.ttl;
+  request.no_lease = !plan.ttl;
+  const std::int64_t deadline_ns = deadline_of(plan.wait);
+  std::vector<Held> held;
+  for (const std::string& name : plan.locks) {
+    auto client = std::make_unique<LockClient>(participant, name, LockOptions{});
+    client->on_lost([&bell, name](const HolderId&, const Lost& lost) { bell.ring(name, lost); });
+    const Acquired got = acquire_aloud(*client, request, deadline_ns, signals);
+    if (!got.outcome) {
+      const int code = say_not_acquired(*client, got, plan.wait);
+      (void)release_all(held, plan.holder, false);
+      return code;
+    }
+    held.push_back({std::move(client), got.outcome.token});
+  }
+  const int code =
+      Front(guardian, terminal, bell, plan.task, adopts).run(*participant, tokens_environment(held, plan.first));
+  return release_all(held, plan.holder, code == exit_lost) ? code : exit_lost;
+}
+
+}  // namespace shmcoord::tool

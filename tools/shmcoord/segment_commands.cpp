@@ -1,0 +1,172 @@
+#include <grp.h>
+#include <sys/stat.h>
+
+#include <charconv>
+#include <string>
+
+#include <boost/json.hpp>
+
+#include "engine/name_index.hpp"
+#include "engine/segment_file.hpp"
+#include "process/clock.hpp"
+#include "process/recovery.hpp"
+#include "shmcoord/command_table.hpp"
+#include "shmcoord/durations.hpp"
+#include "shmcoord/exit_codes.hpp"
+#include "shmcoord/joined.hpp"
+#include "shmcoord/messages.hpp"
+#include "shmcoord/render.hpp"
+#include "shmcoord/segment.hpp"
+
+// `shmcoord segment …`: the file itself.
+
+namespace shmcoord::tool {
+namespace {
+
+namespace json = boost::json;
+
+template <class Number>
+bool parse_whole(std::string_view text, Number& to, int base = 10) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to, base);
+  return error == std::errc{} && end == text.data() + text.size();
+}
+
+void take_count(const Arguments& arguments, std::string_view option, std::uint32_t most, std::uint32_t& to) {
+  const auto text = arguments.value(option);
+  if (!text) return;
+  if (!parse_whole(*text, to) || to == 0 || to > most) {
+    throw UsageError{std::string(option) + ": '" + *text + "' does not do; give a number from 1 to " +
+                     std::to_string(most)};
+  }
+}
+
+unsigned parse_mode(const std::string& text) {
+  unsigned mode = 0;
+  if (!parse_whole(text, mode, 8) || (mode & ~0777U) != 0 || (mode & 0600U) != 0600U) {
+    throw UsageError{"--mode: '" + text +
+                     "' does not do; give octal permissions that let the owner read and write, "
+                     "e.g. 0600 or 0660"};
+  }
+  return mode;
+}
+
+unsigned parse_group(const std::string& text) {
+  unsigned gid = 0;
+  if (parse_whole(text, gid)) return gid;
+  // Not getgrnam: a static binary has no name service, and local groups are what a local segment needs.
+  std::FILE* const file = std::fopen("/etc/group", "re");
+  if (file != nullptr) {
+    while (const group* const entry = ::fgetgrent(file)) {
+      if (text == entry->gr_name) {
+        gid = entry->gr_gid;
+        std::fclose(file);
+        return gid;
+      }
+    }
+    std::fclose(file);
+  }
+  throw UsageError{"--group: no group '" + text + "' in /etc/group; give a name from there, or a number"};
+}
+
+json::object describe_segment(const engine::Mapping& mapping) {
+  struct stat file {};
+  ::fstat(mapping.fd(), &file);
+  const engine::Header& header = mapping.view().header();
+  const process::Snapshot seen = process::take_snapshot(mapping, process::real_clock().now_ns());
+  std::uint64_t sessions = 0;
+  for (const auto& s : seen.sessions) sessions += s.state != engine::SlotState::permanent ? 1U : 0U;
+  std::uint64_t names = 0;
+  engine::NameIndex<engine::RealPolicy>(mapping.view())
+      .for_each_live([&](engine::Found, std::string_view, const engine::Record&) { ++names; });
+  const std::string created = rfc3339(header.created_wall_s * 1'000'000'000);
+  char mode[8];
+  const auto mode_end = std::to_chars(mode, mode + sizeof mode, file.st_mode & 07777U, 8).ptr;
+  return {{"name", printable(mapping.name())},
+          {"path", printable(mapping.path())},
+          {"layout_version", header.version},
+          {"created", created.empty() ? json::value(nullptr) : json::value(created)},
+          {"mode", "0" + std::string(mode, mode_end)},
+          {"uid", file.st_uid},
+          {"gid", file.st_gid},
+          {"size_bytes", static_cast<std::uint64_t>(file.st_size)},
+          {"used_bytes", static_cast<std::uint64_t>(file.st_blocks) * 512U},
+          {"names", names},
+          {"names_max", header.sizes.names},
+          {"entries", static_cast<std::uint64_t>(seen.entries.size())},
+          {"entries_max", header.sizes.entries},
+          {"sessions", sessions},
+          {"sessions_max", header.sizes.sessions}};
+}
+
+std::string as_text(const json::value& value) {
+  if (value.is_string()) return std::string(value.get_string().c_str());
+  return json::serialize(value);
+}
+
+}  // namespace
+
+int segment_create(const Arguments& arguments) {
+  SegmentOptions options;
+  take_count(arguments, "--names", 1U << 24U, options.names);
+  take_count(arguments, "--entries", 1U << 24U, options.entries);
+  take_count(arguments, "--sessions", 65'000, options.sessions);
+  if (const auto mode = arguments.value("--mode")) options.mode = parse_mode(*mode);
+  if (const auto group = arguments.value("--group")) options.group = parse_group(*group);
+  const Segment segment = opening([&] { return Segment::create(arguments.global.segment, options); });
+  if (arguments.global.json) {
+    print_line(
+        json::serialize(json::object{{"name", segment.name()}, {"path", segment.path()}, {"result", "created"}}));
+  }
+  return exit_done;
+}
+
+int segment_list(const Arguments& arguments) {
+  const auto all = Segment::list();
+  if (arguments.global.json) {
+    json::array list;
+    for (const SegmentListing& s : all) {
+      list.push_back(json::object{{"name", printable(s.name)},
+                                  {"path", printable(s.path)},
+                                  {"usable", s.usable},
+                                  {"problem", s.usable ? json::value(nullptr) : json::value(printable(s.problem))}});
+    }
+    print_line(json::serialize(json::object{{"segments", std::move(list)}}));
+    return exit_done;
+  }
+  std::size_t width = 0;
+  for (const SegmentListing& s : all) width = std::max(width, printable(s.name).size());
+  for (const SegmentListing& s : all) {
+    const std::string name = printable(s.name);
+    print_line(name + std::string(width - name.size() + 2, ' ') + printable(s.path) +
+               (s.usable ? "" : "  not usable: " + printable(s.problem)));
+  }
+  return exit_done;
+}
+
+int segment_info(const Arguments& arguments) {
+  const auto mapping = open_read_only(arguments.global.segment);
+  const json::object info = describe_segment(*mapping);
+  if (arguments.global.json) {
+    print_line(json::serialize(info));
+    return exit_done;
+  }
+  for (const char* const field :
+       {"name", "path", "layout_version", "created", "mode", "uid", "gid", "size_bytes", "used_bytes"}) {
+    print_line(std::string(field) + std::string(16 - std::string_view(field).size(), ' ') + as_text(info.at(field)));
+  }
+  for (const char* const field : {"names", "entries", "sessions"}) {
+    print_line(std::string(field) + std::string(16 - std::string_view(field).size(), ' ') + as_text(info.at(field)) +
+               " of " + as_text(info.at(std::string(field) + "_max")));
+  }
+  return exit_done;
+}
+
+int segment_remove(const Arguments& arguments) {
+  Segment::remove(arguments.global.segment, arguments.has("--force"));
+  if (arguments.global.json) {
+    print_line(json::serialize(json::object{{"name", printable(arguments.global.segment)}, {"result", "removed"}}));
+  }
+  return exit_done;
+}
+
+}  // namespace shmcoord::tool
