@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <spawn.h>
 #include <sys/file.h>
 
@@ -30,7 +31,7 @@ Segment& segment() {
   return s;
 }
 
-// --- an uncontended pair ------------------------------------------------------------------------------------------------
+// --- an uncontended pair ---------------------------------------------------------------------------------------------
 
 void pair_case() {
   constexpr int n = 200'000;
@@ -67,98 +68,122 @@ void pair_case() {
   c.run();
 }
 
-// --- hand-off between two processes -------------------------------------------------------------------------------------
+// --- hand-off between two processes ----------------------------------------------------------------------------------
 
-/// Both sides want it all the time, so each release hands over and each acquire waits: two hand-offs a turn.
-double lock_hand_off(int n, std::uint32_t pauses) {
-  struct Shared {
-    Word32 ready;
-    std::int64_t took_ns;
-  };
-  Shared& s = shared<Shared>();
-  const auto side = [&](bool timed) {
-    process::JoinOptions options;
-    const auto participant =
-        std::shared_ptr<process::Participant>(process::Participant::join(detail::Access::mapping(segment()), options));
+/// What both ends of a hand-off write down. CLOCK_MONOTONIC is one clock for all CPUs.
+struct HandOffs {
+  static constexpr int most = 20'000;
+  Word32 ready;
+  Word32 asleep;
+  std::int64_t given_ns;
+  int count;
+  double took_ns[most];
+
+  void received() {
+    if (given_ns != 0 && count < most) took_ns[count++] = static_cast<double>(now_ns() - given_ns);
+  }
+};
+
+/// Runs both sides in processes of their own; the median of the times from giving to having.
+double median_hand_off(const std::function<void(HandOffs&, std::uint32_t side)>& run) {
+  HandOffs& h = shared<HandOffs>();
+  pid_t pids[2];
+  for (std::uint32_t side = 0; side < 2; ++side) {
+    pids[side] = child([&, side] {
+      RealPolicy::add(h.ready, 1);
+      while (RealPolicy::load(h.ready) < 2) ::sched_yield();
+      run(h, side);
+    });
+  }
+  for (const pid_t pid : pids) join(pid);
+  const double median = at(std::vector<double>(h.took_ns, h.took_ns + h.count), 0.5);
+  ::munmap(&h, sizeof h);
+  return median;
+}
+
+/// Long enough for the other side to get from its decision to sleep into the kernel.
+void let_it_fall_asleep() {
+  for (const std::int64_t until = now_ns() + 20'000; now_ns() < until;) RealPolicy::pause();
+}
+
+double lock_hand_off(int n, bool parked) {
+  return median_hand_off([&](HandOffs& h, std::uint32_t) {
+    const auto participant = std::shared_ptr<process::Participant>(
+        process::Participant::join(detail::Access::mapping(segment()), process::JoinOptions{}));
     process::LockClient client(participant, "handoff", {});
     process::Hold& hold = client.new_implicit();
-    RealPolicy::add(s.ready, 1);
-    while (RealPolicy::load(s.ready) < 2) RealPolicy::pause();
-    const std::int64_t start = now_ns();
+    const auto other_waits = [&] {
+      const engine::EntryIndex tail = client.ops().load().tail;
+      if (tail == engine::nil_entry) return false;
+      return !parked || RealPolicy::load(client.ops().view().entry(tail).wake) == engine::wake_parked;
+    };
     for (int i = 0; i < n; ++i) {
-      hold.spin.pauses = pauses;
+      hold.spin.pauses = parked ? 0 : 1'000'000;
       if (!client.lock_implicit(hold, process::no_deadline)) std::abort();
-      // Held until the other one waits, so that every release is a hand-off.
-      while (i + 1 < n && client.ops().load().tail == engine::nil_entry) RealPolicy::pause();
+      h.received();
+      if (i + 1 < n) {
+        while (!other_waits()) ::sched_yield();
+        if (parked) let_it_fall_asleep();
+      }
+      h.given_ns = i + 1 < n ? now_ns() : 0;
       client.unlock_implicit(hold);
     }
-    if (timed) s.took_ns = now_ns() - start;
-  };
-  const pid_t other = child([&] { side(false); });
-  const pid_t timed = child([&] { side(true); });
-  join(timed);
-  join(other);
-  const double each = static_cast<double>(s.took_ns) / (2.0 * n);
-  ::munmap(&s, 4096);
-  return each;
+  });
 }
 
 /// The same with a word that two processes pass to and fro. words = 1: futex; 2: futex_waitv; 0: spinning.
 double bare_hand_off(int n, std::size_t words) {
-  struct Shared {
+  struct Words {
     Word32 turn;
     alignas(64) Word32 other;
-    Word32 ready;
-    std::int64_t took_ns;
   };
-  Shared& s = shared<Shared>();
-  const auto side = [&](std::uint32_t mine, bool timed) {
-    RealPolicy::add(s.ready, 1);
-    while (RealPolicy::load(s.ready) < 2) RealPolicy::pause();
-    const std::int64_t start = now_ns();
+  Words& w = shared<Words>();
+  const double median = median_hand_off([&](HandOffs& h, std::uint32_t side) {
     for (int i = 0; i < n; ++i) {
       for (;;) {
-        const std::uint32_t turn = RealPolicy::load(s.turn);
-        if (turn == mine) break;
+        const std::uint32_t turn = RealPolicy::load(w.turn);
+        if (turn == side) break;
+        RealPolicy::store(h.asleep, 1);
         if (words == 0) {
           RealPolicy::pause();
           continue;
         }
-        const WaitOn on[] = {{&s.turn, turn}, {&s.other, 0}};
+        const WaitOn on[] = {{&w.turn, turn}, {&w.other, 0}};
         RealPolicy::wait({on, words}, now_ns() + 1'000'000'000);
       }
-      RealPolicy::store(s.turn, 1 - mine);
-      if (words != 0) RealPolicy::wake(s.turn, 1);
+      h.received();
+      if (i + 1 < n) {
+        while (RealPolicy::load(h.asleep) == 0) ::sched_yield();
+        if (words != 0) let_it_fall_asleep();
+      }
+      RealPolicy::store(h.asleep, 0);
+      h.given_ns = now_ns();
+      RealPolicy::store(w.turn, 1 - side);
+      if (words != 0) RealPolicy::wake(w.turn, 1);
     }
-    if (timed) s.took_ns = now_ns() - start;
-  };
-  const pid_t other = child([&] { side(1, false); });
-  const pid_t timed = child([&] { side(0, true); });
-  join(timed);
-  join(other);
-  const double each = static_cast<double>(s.took_ns) / (2.0 * n);
-  ::munmap(&s, 4096);
-  return each;
+  });
+  ::munmap(&w, 4096);
+  return median;
 }
 
 void parked_case() {
-  constexpr int n = 3'000;
+  constexpr int n = 2'000;
   Comparison c("hand-off to a sleeping waiter", "ns", 21);
-  c.ours([&] { return lock_hand_off(n, 0); });
+  c.ours([&] { return lock_hand_off(n, true); });
   c.peer("bare futex", 1.4, [&] { return bare_hand_off(n, 1); });
   c.peer("bare futex_waitv of two", 1.15, [&] { return bare_hand_off(n, 2); });
   c.run();
 }
 
 void spinning_case() {
-  constexpr int n = 50'000;
+  constexpr int n = 10'000;
   Comparison c("hand-off to a spinning waiter", "ns", 21);
-  c.ours([&] { return lock_hand_off(n, 1'000'000); });
+  c.ours([&] { return lock_hand_off(n, false); });
   c.peer("bare atomic, half a round trip", 3.0, [&] { return bare_hand_off(n, 0); });
   c.run();
 }
 
-// --- from a kill to the next holder -------------------------------------------------------------------------------------
+// --- from a kill to the next holder ----------------------------------------------------------------------------------
 
 /// `hold` runs in the child and says so; `wait` in the parent, returning when it has the lock.
 double kill_to_next(const std::function<void()>& hold, const std::function<void()>& wait) {
@@ -240,7 +265,7 @@ void kill_case(bool with_reaper) {
   ::unlink(path.c_str());
 }
 
-// --- the tool as a whole process ----------------------------------------------------------------------------------------
+// --- the tool as a whole process -------------------------------------------------------------------------------------
 
 double spawn_us(const std::vector<std::string>& command) {
   std::vector<char*> argv;
@@ -263,7 +288,7 @@ void run_case() {
   ::unlink(path.c_str());
 }
 
-// --- idle waiters -------------------------------------------------------------------------------------------------------
+// --- idle waiters ----------------------------------------------------------------------------------------------------
 
 void idle_case() {
   constexpr int waiters = 100;

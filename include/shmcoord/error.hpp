@@ -1,5 +1,6 @@
 #pragma once
 
+#include <stdexcept>
 #include <string>
 #include <system_error>
 
@@ -45,6 +46,10 @@ class SHMCOORD_EXPORT Error : public std::system_error {
   ~Error() override;
 
   [[nodiscard]] Errc errc() const noexcept { return static_cast<Errc>(code().value()); }
+  [[nodiscard]] const char* what() const noexcept override { return text_.what(); }
+
+ private:
+  std::runtime_error text_;  // without the category's words behind it; copies without throwing
 };
 
 }  // namespace shmcoord

@@ -57,7 +57,7 @@ const std::error_category& error_category() noexcept {
   return category;
 }
 
-Error::Error(Errc code, const std::string& what) : std::system_error(make_error_code(code), what) {}
+Error::Error(Errc code, const std::string& what) : std::system_error(make_error_code(code)), text_(what) {}
 Error::~Error() = default;
 
 }  // namespace shmcoord

@@ -50,9 +50,9 @@ template <class P>
 class ControlOps {
  public:
   ControlOps(const View& view, RecordIndex record, std::uint64_t generation) noexcept
-      : view_(&view), record_(record), generation_(generation) {}
+      : view_(&view), rec_(&view.record(record)), record_(record), generation_(generation) {}
 
-  [[nodiscard]] Record& record() const noexcept { return view_->record(record_); }
+  [[nodiscard]] Record& record() const noexcept { return *rec_; }
   [[nodiscard]] RecordIndex index() const noexcept { return record_; }
   [[nodiscard]] std::uint64_t generation() const noexcept { return generation_; }
   [[nodiscard]] const View& view() const noexcept { return *view_; }
@@ -159,7 +159,8 @@ class ControlOps {
       const core::Control c = load();
       if (const Step s = usable(c); s != Step::acquired) return {s};
       if (!finish(c)) return {Step::corrupt};
-      if (status(i).phase == Phase::marked && pass_over(c, i)) return {Step::refreshed, token};
+      // Still this very hold: a mark never comes off, so an equal status is the same one.
+      if (status(i) == st && pass_over(c, i)) return {Step::refreshed, token};
     }
   }
 
@@ -319,6 +320,7 @@ class ControlOps {
   }
 
   const View* view_;
+  Record* rec_;
   RecordIndex record_;
   std::uint64_t generation_;
 };

@@ -58,7 +58,7 @@ struct alignas(cache_line) Header {
   Word64 silence_ns;   // when everybody was last found silent; one interval of grace runs from then
 };
 
-// --- session slot -----------------------------------------------------------------------------------------------------
+// --- session slot ----------------------------------------------------------------------------------------------------
 
 enum class SlotState : std::uint8_t {
   free = 0,     // may be claimed
@@ -115,7 +115,7 @@ struct alignas(cache_line) SessionSlot {
   std::uint64_t reserved_end;
 };
 
-// --- entries ---------------------------------------------------------------------------------------------------------------
+// --- entries ---------------------------------------------------------------------------------------------------------
 
 /// Owner of a chunk of entries: {slot + 1 : 16 | incarnation low 48}; 0 free. Chunks of the detached slot only empty
 /// out.
@@ -166,7 +166,7 @@ struct alignas(cache_line) Entry {
 };
 inline constexpr std::size_t long_text_bytes = max_holder + 1 + max_reason;  // 4352
 
-// --- names -----------------------------------------------------------------------------------------------------------------
+// --- names -----------------------------------------------------------------------------------------------------------
 
 enum class Kind : std::uint32_t { none = 0, lock = 1, semaphore = 2 };
 
@@ -221,7 +221,7 @@ static_assert(sizeof(Entry) == 256);
 static_assert(sizeof(Record) == 192);
 static_assert(sizeof(Notice) == 544);
 
-// --- geometry ----------------------------------------------------------------------------------------------------------------
+// --- geometry --------------------------------------------------------------------------------------------------------
 
 /// Where the tables stand. A pure function of the sizes; every table starts on a page.
 struct Geometry {

@@ -39,11 +39,15 @@ struct SpinBudget {
 
 inline constexpr std::int64_t recheck_ns = 1'000'000'000;
 inline constexpr std::int64_t without_waitv_recheck_ns = 50'000'000;
-inline constexpr std::int64_t first_confirm_pause_ns = 20'000;
-inline constexpr std::int64_t last_confirm_pause_ns = 2'000'000;
+
+/// No event tells that a dying process let go of its byte lock, so it is asked again: each pause is a sixteenth of the
+/// time that has passed, so that nobody waits much too long, and a command that outlives its `run` costs nothing.
+constexpr std::int64_t confirm_pause(std::int64_t elapsed_ns) noexcept {
+  return std::clamp<std::int64_t>(elapsed_ns / 16, 10'000, 1'000'000'000);
+}
 
 /// `Surroundings` is what the process layer knows:
-///   bool bury(SlotIndex)              a life word says that the session died: confirm it and release what it had.
+///   bool bury(SlotIndex, elapsed_ns)  a life word says that the session died: confirm it and release what it had.
 ///                                     False: not confirmed yet, ask again soon. True only when nothing names the
 ///                                     dead session as the owner of an entry any more, since it is asked at once again.
 ///   std::int64_t check_holders(ops)   reclaim holds whose lease ran out; returns when to ask again (CLOCK_MONOTONIC).
@@ -67,8 +71,8 @@ class Waiter {
       P::pause();
     }
     if (spin.pauses != 0) spin.learn(false);
-    std::int64_t confirm_pause = 0;  // > 0: a death was noticed that is not confirmed yet
-    bool due = false;                // the last sleep ran its full time: look after what nobody may have told us
+    std::int64_t noticed_ns = 0;  // != 0: when a death was noticed that is not confirmed yet
+    bool due = false;             // the last sleep ran its full time: look after what nobody may have told us
     for (;;) {
       P::store(e_.wake, wake_parked);
       P::fence();  // parked before everything is looked at; pairs with Finisher::call
@@ -91,19 +95,20 @@ class Waiter {
         const std::uint32_t seen = P::load(life);
         if ((seen & life_died) == 0) {
           words[count++] = WaitOn{&life, seen};
-          confirm_pause = 0;
+          noticed_ns = 0;
         } else {
           P::wake(life);  // the kernel woke one; tell the others
-          if (around_.bury(watched)) {
-            confirm_pause = 0;
+          const std::int64_t now = P::now_ns();
+          if (noticed_ns == 0) noticed_ns = now;
+          if (around_.bury(watched, now - noticed_ns)) {
+            noticed_ns = 0;
             continue;
           }
-          confirm_pause = std::clamp(confirm_pause * 2, first_confirm_pause_ns, last_confirm_pause_ns);
-          until = std::min(until, P::now_ns() + confirm_pause);
+          until = std::min(until, now + confirm_pause(now - noticed_ns));
         }
       }
       const Woken how = P::wait(std::span(words.data(), count), std::min(until, deadline_ns));
-      due = how == Woken::timed_out && confirm_pause == 0;
+      due = how == Woken::timed_out && noticed_ns == 0;
       if (how == Woken::unsupported) {
         P::wait(std::span(words.data(), 1), std::min({until, deadline_ns, P::now_ns() + without_waitv_recheck_ns}));
         due = true;

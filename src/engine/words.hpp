@@ -89,7 +89,7 @@ constexpr Link unpack_link(std::uint64_t raw) noexcept {
   return {static_cast<EntryIndex>(raw & core::index_mask), raw >> 20U};
 }
 
-// --- hand-off field and `previous` notice: entry:20 | loss:4 | stamp:40 -----------------------------------------------
+// --- hand-off field and `previous` notice: entry:20 | loss:4 | stamp:40 ----------------------------------------------
 // In an entry (`handoff`): whom the release or reclaim with that stamp grants (nil: nobody), and why it was a reclaim.
 // Written by CAS before the control word; a value that already has the stamp is adopted, never changed, because
 // somebody may have acted on it. In a record (`previous`): who was robbed of it last, until the next holder has been
@@ -115,7 +115,7 @@ constexpr Handoff unpack_handoff(std::uint64_t raw) noexcept {
   return {static_cast<EntryIndex>(raw & core::index_mask), static_cast<Loss>(raw >> 20U & 15U), raw >> 24U};
 }
 
-// --- wake word of an entry ----------------------------------------------------------------------------------------------
+// --- wake word of an entry -------------------------------------------------------------------------------------------
 // The futex that its waiter sleeps on. Set to `parked` before the waiter looks at its status for the last time; a waker
 // changes what there is to see first, then makes it `called` and calls the kernel. `called` stays until the waiter
 // runs, so that whoever finishes the same operation later repeats the call: a waker may be killed just before the
@@ -125,7 +125,7 @@ inline constexpr std::uint32_t wake_awake = 0;
 inline constexpr std::uint32_t wake_parked = 1;
 inline constexpr std::uint32_t wake_called = 2;
 
-// --- life word of a session slot ------------------------------------------------------------------------------------------
+// --- life word of a session slot -------------------------------------------------------------------------------------
 // Thread id of the keeper (in its own PID namespace) with FUTEX_WAITERS always set; the kernel alone sets
 // FUTEX_OWNER_DIED.
 

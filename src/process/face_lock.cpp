@@ -221,7 +221,7 @@ void Lock::remove(Session& session, std::string_view name, bool force) {
   LockClient::remove(*state->participant, name, force);
 }
 
-// --- LockGuard --------------------------------------------------------------------------------------------------------
+// --- LockGuard -------------------------------------------------------------------------------------------------------
 
 LockGuard::LockGuard(Lock& lock, HolderId holder, const AcquireOptions& options) : holder_(std::move(holder)) {
   AcquireOutcome got = lock.acquire(holder_, options);

@@ -40,6 +40,8 @@ std::uint64_t process_number() {
   return RealPolicy::load(word);
 }
 
+const Word64& process_word() { return number_word(); }
+
 bool same_process(std::uint64_t number) noexcept { return RealPolicy::load(number_word()) == number; }
 
 }  // namespace shmcoord::process

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "engine/words.hpp"
+
 // Is this still the process that joined?
 //
 // A forked child has copies of every handle, but none of the kernel's promises: its threads, byte locks and robust list
@@ -13,6 +15,9 @@ namespace shmcoord::process {
 
 /// The number of this process, drawn at the first call; never 0.
 [[nodiscard]] std::uint64_t process_number();
+
+/// Where that number stands; wiped in children. For callers that compare it on every operation.
+[[nodiscard]] const engine::Word64& process_word();
 
 /// True in the process in which `number` was drawn, false in its forked children. One load.
 [[nodiscard]] bool same_process(std::uint64_t number) noexcept;

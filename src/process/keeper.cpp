@@ -13,6 +13,7 @@
 #include <string>
 
 #include "engine/segment_file.hpp"
+#include "engine/wait.hpp"
 #include "process/fork_guard.hpp"
 #include "process/lease.hpp"
 #include "process/liveness.hpp"
@@ -39,8 +40,6 @@ namespace {
 
 constexpr std::int64_t look_again_ns = 1'000'000'000;
 constexpr std::int64_t look_again_without_waitv_ns = 100'000'000;
-constexpr std::int64_t first_confirm_pause_ns = 20'000;
-constexpr std::int64_t last_confirm_pause_ns = 20'000'000;
 
 enum Phase : std::uint32_t { starting, holding, refused, going };
 
@@ -166,8 +165,6 @@ void Keeper::run_ticks() noexcept {
 
 void Keeper::poke() noexcept { wake_signal(slot()); }
 
-bool Keeper::segment_gone() const noexcept { return RealPolicy::load(gone_) != 0 || mapping_->removed(); }
-
 void Keeper::beat(std::int64_t now_ns) noexcept {
   SessionSlot& s = slot();
   const auto last = static_cast<std::int64_t>(RealPolicy::load(s.heartbeat_ns));
@@ -197,6 +194,7 @@ bool Keeper::hold_life_word() noexcept {
 }
 
 void Keeper::look_at_segment(std::int64_t now_ns) noexcept {
+  if (mapping_->removed()) RealPolicy::store(gone_, 1);
   if (now_ns < next_identity_ns_) return;
   next_identity_ns_ = now_ns + look_again_ns;
   if (mapping_->check_identity() != engine::Mapping::Identity::same) RealPolicy::store(gone_, 1);
@@ -261,7 +259,7 @@ void Keeper::run() noexcept {
   }
   std::int64_t beaten_ns = static_cast<std::int64_t>(RealPolicy::load(s.heartbeat_ns));
   std::int64_t look_again = 0;
-  std::int64_t confirm_pause = first_confirm_pause_ns;
+  std::int64_t noticed_ns = 0;  // != 0: since when a death waits for its confirmation
   while (RealPolicy::load(stopping_) == 0) {
     const std::uint32_t signal = RealPolicy::load(s.signal);
     const std::int64_t now = RealPolicy::now_ns();
@@ -280,10 +278,12 @@ void Keeper::run() noexcept {
     std::int64_t deadline = look_again;
     if (!options_.manual_heartbeat) deadline = std::min(deadline, beaten_ns + interval);
     if (next.unconfirmed) {
-      deadline = std::min(deadline, RealPolicy::now_ns() + confirm_pause);
-      confirm_pause = std::min(2 * confirm_pause, last_confirm_pause_ns);
+      if (noticed_ns == 0) noticed_ns = now;
+      // Whoever waits for the dead one asks more often; we are the last resort, and asking slows an exit down.
+      const std::int64_t pause = std::max<std::int64_t>(engine::confirm_pause(now - noticed_ns), 1'000'000);
+      deadline = std::min(deadline, RealPolicy::now_ns() + pause);
     } else {
-      confirm_pause = first_confirm_pause_ns;
+      noticed_ns = 0;
     }
     sleep_until(deadline, signal, next);
   }

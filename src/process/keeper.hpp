@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/layout.hpp"
+#include "engine/real_policy.hpp"
 
 // The one thread of a participant. It holds the life word, beats the heart, and watches its neighbour.
 //
@@ -71,7 +72,7 @@ class Keeper {
   /// Makes the keeper look around now.
   void poke() noexcept;
   /// The segment's file was removed or replaced under us.
-  [[nodiscard]] bool segment_gone() const noexcept;
+  [[nodiscard]] bool segment_gone() const noexcept { return engine::RealPolicy::load(gone_) != 0; }
   /// Writes a heartbeat into the slot, minding the grace of everybody when all were stopped (lease.hpp).
   void beat(std::int64_t now_ns) noexcept;
 

@@ -36,6 +36,7 @@ const SessionSlot* beaten_by_keeper(const View& view, EntryIndex entry) noexcept
   const SlotIndex s = engine::unpack_owner(owner).slot;
   if (s == engine::detached_slot || !view.has_slot(s)) return nullptr;
   const SessionSlot& slot = view.slot(s);
+  if (!view.pages_exist(view.offset_of(&slot), sizeof slot)) return nullptr;
   return (RealPolicy::load(slot.flags) & engine::slot_manual) != 0 ? nullptr : &slot;
 }
 

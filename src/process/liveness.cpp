@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/segment_file.hpp"
+#include "engine/wait.hpp"
 #include "process/byte_lock.hpp"
 #include "process/identity.hpp"
 
@@ -17,8 +18,6 @@ using engine::View;
 namespace {
 
 constexpr std::uint64_t owner_incarnation_mask = (1ULL << 48U) - 1;
-constexpr std::int64_t first_pause_ns = 20'000;
-constexpr std::int64_t last_pause_ns = 2'000'000;
 
 bool boot_differs(std::uint64_t boot) {
   const std::uint64_t now = boot_number();
@@ -31,8 +30,9 @@ LifeReport without_life_word(const Mapping& mapping, SlotIndex s) {
   return {probe_slot(mapping, s) == ByteState::free ? Life::dead : Life::alive, Proof::byte_lock};
 }
 
-LifeReport owner_died(const Mapping& mapping, SlotIndex s) {
+LifeReport owner_died(const Mapping& mapping, SlotIndex s, Look look) {
   if (probe_slot(mapping, s) == ByteState::free) return {Life::dead, Proof::life_word_and_byte};
+  if (look == Look::quick) return {Life::dying, Proof::life_word_and_byte};
   const ProcessState state = state_of(mapping.view().slot(s));
   if ((state == ProcessState::exiting || state == ProcessState::gone) &&
       probe_inherited(mapping, s) == ByteState::free) {
@@ -68,7 +68,7 @@ LifeReport examine(const Mapping& mapping, SlotIndex s, const SlotId& id, Look l
   if (boot_differs(slot.boot)) return {Life::dead, Proof::earlier_boot};
   if (owns_slot(mapping, s)) return {Life::alive, Proof::own_process};
   if ((RealPolicy::load(slot.flags) & engine::slot_no_life_word) != 0) return without_life_word(mapping, s);
-  if ((RealPolicy::load(slot.life) & engine::life_died) != 0) return owner_died(mapping, s);
+  if ((RealPolicy::load(slot.life) & engine::life_died) != 0) return owner_died(mapping, s, look);
   return no_notice(mapping, s, look);
 }
 
@@ -150,13 +150,13 @@ LifeReport life_of_entry(const Mapping& mapping, EntryIndex entry, Look look) {
 
 bool confirm_death(const Mapping& mapping, SlotIndex slot, std::uint64_t incarnation, std::int64_t deadline_ns) {
   const engine::Word32 nobody_wakes;
-  for (std::int64_t pause = first_pause_ns;; pause = std::min(2 * pause, last_pause_ns)) {
-    const LifeReport report = life_of(mapping, slot, incarnation);
+  for (const std::int64_t start = RealPolicy::now_ns();;) {
+    const LifeReport report = life_of(mapping, slot, incarnation, Look::thorough);
     if (report.life != Life::dying) return report.life == Life::dead;
     const std::int64_t now = RealPolicy::now_ns();
     if (now >= deadline_ns) return false;
     const engine::WaitOn word{&nobody_wakes, 0};
-    RealPolicy::wait({&word, 1}, std::min(now + pause, deadline_ns));
+    RealPolicy::wait({&word, 1}, std::min(now + engine::confirm_pause(now - start), deadline_ns));
   }
 }
 

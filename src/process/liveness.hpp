@@ -57,7 +57,8 @@ struct LifeReport {
   Proof proof = Proof::none;
 };
 
-/// quick: what the life word says, one load when it is alive. thorough: also looks for a death whose notice was lost.
+/// quick: what the life word and the byte say, one load when it is alive. thorough: also reads /proc, which sees that
+/// every task is exiting before the memory of a large process is torn down, and a death whose notice was lost.
 enum class Look : std::uint8_t { quick, thorough };
 
 /// Of whoever is in the slot now; a free slot is dead (buried).

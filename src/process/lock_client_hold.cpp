@@ -25,7 +25,7 @@ std::int64_t ns(std::chrono::nanoseconds d) { return d.count(); }
 
 }  // namespace
 
-// --- ending and renewing ----------------------------------------------------------------------------------------------
+// --- ending and renewing ---------------------------------------------------------------------------------------------
 
 ReleaseOutcome LockClient::release(std::string_view holder) {
   participant_->require_usable();
@@ -85,7 +85,7 @@ HeartbeatOutcome LockClient::heartbeat(std::string_view holder, std::optional<st
   return {HeartbeatResult::not_owner, std::nullopt};
 }
 
-// --- losing -----------------------------------------------------------------------------------------------------------
+// --- losing ----------------------------------------------------------------------------------------------------------
 
 // True: the hold is gone; `lost` says why, and its entry is ours to use again.
 bool LockClient::settle_loss(Hold& hold) {

@@ -133,7 +133,13 @@ std::unique_ptr<Participant> Participant::join(std::shared_ptr<Mapping> mapping,
 }
 
 Participant::Participant(std::shared_ptr<Mapping> mapping, SlotIndex slot, std::uint64_t incarnation)
-    : mapping_(std::move(mapping)), slot_(slot), incarnation_(incarnation), process_(process_number()) {
+    : mapping_(std::move(mapping)),
+      slot_(slot),
+      incarnation_(incarnation),
+      process_(process_number()),
+      process_word_(process_word()),
+      id_word_(mapping_->view().slot(slot).id),
+      alive_(engine::pack(SlotId{SlotState::alive, incarnation})) {
   free_.reserve(4 * engine::entries_per_chunk);
 }
 
@@ -223,12 +229,6 @@ void Participant::wait_until_watched() noexcept {
     const WaitOn word{&s.signal, signal};
     RealPolicy::wait({&word, 1}, std::min(deadline, now + watched_look_again_ns));
   }
-}
-
-bool Participant::usable() const noexcept {
-  return same_process(process_) && RealPolicy::load(left_) == 0 &&
-         RealPolicy::load(session().id) == engine::pack(SlotId{SlotState::alive, incarnation_}) &&
-         !keeper_->segment_gone();
 }
 
 void Participant::require_usable() const {

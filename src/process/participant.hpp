@@ -61,8 +61,12 @@ class Participant {
   [[nodiscard]] bool manual_heartbeat() const noexcept { return manual_; }
   [[nodiscard]] Keeper& keeper() noexcept { return *keeper_; }
 
-  /// False after leave(), in a forked child, when fenced, when the segment was removed or replaced. A few loads.
-  [[nodiscard]] bool usable() const noexcept;
+  /// False after leave(), in a forked child, when fenced, when the segment was removed or replaced. Four loads.
+  [[nodiscard]] bool usable() const noexcept {
+    using engine::RealPolicy;
+    return RealPolicy::load(process_word_) == process_ && RealPolicy::load(left_) == 0 &&
+           RealPolicy::load(id_word_) == alive_ && !keeper_->segment_gone();
+  }
   /// Throws the Error that says why it is not usable: not_a_participant, session_dead, segment_gone.
   void require_usable() const;
 
@@ -125,6 +129,9 @@ class Participant {
   const engine::SlotIndex slot_;
   const std::uint64_t incarnation_;
   const std::uint64_t process_;
+  const engine::Word64& process_word_;
+  const engine::Word64& id_word_;
+  const std::uint64_t alive_;
   std::uint64_t session_id_ = 0;
   bool manual_ = false;
   engine::Word32 left_;

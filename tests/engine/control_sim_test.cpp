@@ -103,7 +103,7 @@ class World {
   struct Around {
     World& world;
     unsigned process;
-    bool bury(SlotIndex slot) const noexcept {
+    bool bury(SlotIndex slot, std::int64_t) const noexcept {
       world.segment_.bury(Segment::process_of(slot));
       return true;
     }
@@ -357,7 +357,7 @@ class Lease {
   void wait() {
     struct Around {
       Lease& lease;
-      bool bury(SlotIndex slot) const noexcept {
+      bool bury(SlotIndex slot, std::int64_t) const noexcept {
         lease.segment_.bury(Segment::process_of(slot));
         return true;
       }

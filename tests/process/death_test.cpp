@@ -68,7 +68,7 @@ TEST(Death, SigkillSetsOwnerDiedAndWakes) {
   EXPECT_EQ(how, engine::Woken::woken);
   EXPECT_TRUE(died(segment, s));
   EXPECT_TRUE(confirm_death(*segment.mapping(), s, 1, RealPolicy::now_ns() + test::watchdog_ns));
-  EXPECT_EQ(life(segment, s), Life::dead);
+  EXPECT_EQ(life_of(*segment.mapping(), s, Look::thorough).life, Life::dead);
 }
 
 TEST(Death, ExitAndExecEndTheSession) {

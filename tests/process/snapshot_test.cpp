@@ -99,7 +99,8 @@ class Unfinished : public testing::Test {
 
   std::uint64_t acquire(char who, std::uint32_t weight = 1) {
     RealPolicy::store(view().entry(entry(who)).weight, weight);
-    const auto r = ops().acquire_or_queue(entry(who), weight, now_ns + who);
+    // Who comes later has the earlier time, so that the order of arrival cannot pass for that of the queue.
+    const auto r = ops().acquire_or_queue(entry(who), weight, now_ns - who);
     EXPECT_TRUE(r.step == engine::Step::acquired || r.step == engine::Step::queued);
     return r.seq;
   }
@@ -155,7 +156,7 @@ TEST_F(Unfinished, Acquire) {
   EXPECT_EQ(a.reason, "reason of a");
   EXPECT_EQ(a.pid, ::getpid());
   EXPECT_EQ(a.session_id, participant_->session_id());
-  EXPECT_EQ(a.since_ns, now_ns + 'a');
+  EXPECT_EQ(a.since_ns, now_ns - 'a');
   EXPECT_EQ(a.life.life, Life::alive);
 }
 
@@ -183,7 +184,7 @@ TEST_F(Unfinished, ReleaseOfAFinishedAcquire) {
 TEST_F(Unfinished, Enqueue) {
   const std::uint64_t token = acquire('a');
   for (const char who : {'b', 'c', 'd'}) {
-    EXPECT_EQ(dying().acquire_or_queue(entry(who), 1, now_ns).step, engine::Step::queued);
+    EXPECT_EQ(dying().acquire_or_queue(entry(who), 1, now_ns - who).step, engine::Step::queued);
     expect_same_when_finished(who == 'b' ? "a: b" : who == 'c' ? "a: b c" : "a: b c d", token);
   }
 }

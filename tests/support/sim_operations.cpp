@@ -29,7 +29,7 @@ const char* name_of(detail::Access a) noexcept {
 
 }  // namespace
 
-// --- operations of tasks --------------------------------------------------------------------------------------------------
+// --- operations of tasks ---------------------------------------------------------------------------------------------
 
 void Scheduler::point(detail::Access access, const void* word) noexcept {
   if (!in_task()) return;
@@ -158,7 +158,7 @@ void Scheduler::require(bool ok, std::string_view what) {
   throw CheckFailed{};
 }
 
-// --- the trace ------------------------------------------------------------------------------------------------------------
+// --- the trace -------------------------------------------------------------------------------------------------------
 
 void Scheduler::tell(const std::string& line) {
   if (!tracing_) return;
@@ -198,7 +198,7 @@ std::string Scheduler::value_of(const void* word, std::uint64_t v) const {
   return std::to_string(v);
 }
 
-// --- what tasks and the policy call -------------------------------------------------------------------------------------
+// --- what tasks and the policy call ----------------------------------------------------------------------------------
 
 void require(bool ok, std::string_view what) { Scheduler::active->require(ok, what); }
 void note(std::string_view text) { Scheduler::active->note(text); }

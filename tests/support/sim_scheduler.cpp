@@ -20,7 +20,7 @@ double cpu_seconds_since(std::clock_t start) noexcept {
 
 }  // namespace
 
-// --- runs -----------------------------------------------------------------------------------------------------------------
+// --- runs ------------------------------------------------------------------------------------------------------------
 
 void Scheduler::run_body() {
   Scheduler& s = *active;
@@ -135,7 +135,7 @@ void Scheduler::failure(Report& report, std::string replay) {
   report.failure = Failure{what_, trace_.str(), std::move(replay)};
 }
 
-// --- choices --------------------------------------------------------------------------------------------------------------
+// --- choices ---------------------------------------------------------------------------------------------------------
 
 // Who acts next. The options stand in a fixed order, so that an index is a choice that can be replayed. First to go on.
 unsigned Scheduler::collect(MoveOption* options, bool may_continue, bool yielding) noexcept {
@@ -305,7 +305,7 @@ std::uint64_t Scheduler::state() const noexcept {
   return h;
 }
 
-// --- the face ---------------------------------------------------------------------------------------------------------------
+// --- the face --------------------------------------------------------------------------------------------------------
 
 namespace {
 

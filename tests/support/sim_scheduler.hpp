@@ -111,7 +111,7 @@ Report explore(const Scenario& scenario, const Options& options);
 /// seed.
 Report sample(const Scenario& scenario, const Options& options, std::uint64_t schedules, std::uint64_t seed = 0);
 
-// --- what a task may ask --------------------------------------------------------------------------------------------------
+// --- what a task may ask ---------------------------------------------------------------------------------------------
 
 /// Ends the schedule with a failure.
 void require(bool ok, std::string_view what);

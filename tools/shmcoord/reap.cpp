@@ -73,6 +73,7 @@ class Reaper {
     mapping_ = engine::Mapping::open(args_.global.segment, {.trusted_owner = {}, .read_only = look_only});
     if (look_only || args_.once) {
       print(sweep(), true);
+      std::fflush(stdout);
       return exit_done;
     }
     return keep_going();
@@ -100,10 +101,12 @@ class Reaper {
       confirm_ms = unconfirmed ? std::min(confirm_ms * 2, look_ms) : first_confirm_ms;
       const auto timeout_ms =
           static_cast<int>(std::clamp<std::int64_t>(left_ms, 0, unconfirmed ? confirm_ms : look_ms));
+      std::fflush(stdout);
       if (watch.wait(timeout_ms) == DeathWatch::Woken::signalled) break;
       if (mapping_->removed() || mapping_->check_identity() != engine::Mapping::Identity::same) {
         notify_supervisor("STOPPING=1");
         emit({"notice", nullptr, "the segment was removed", nullptr});
+        std::fflush(stdout);
         return exit_missing;
       }
     }
@@ -155,7 +158,6 @@ class Reaper {
     const std::string line =
         args_.global.json ? reap_json(event, process::real_clock().wall_ns()) : printable(event.text) + '\n';
     std::fwrite(line.data(), 1, line.size(), stdout);
-    std::fflush(stdout);
   }
 
   const ReapArgs& args_;

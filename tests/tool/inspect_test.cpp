@@ -1,0 +1,143 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <string>
+
+#include <boost/json.hpp>
+
+#include "support/tool.hpp"
+
+namespace shmcoord::test {
+namespace {
+
+namespace json = boost::json;
+
+class Inspect : public ToolTest {
+ protected:
+  Inspect() : ToolTest(SHMCOORD_TOOL_PATH) {}
+
+  json::object look(std::vector<std::string> words = {}) {
+    std::vector<std::string> arguments{"--json", "inspect"};
+    arguments.insert(arguments.end(), words.begin(), words.end());
+    const Finished f = run(arguments);
+    EXPECT_EQ(f.code(), 0) << f.err;
+    json::error_code error;
+    const json::value value = json::parse(f.out, error);
+    EXPECT_FALSE(error) << f.out;
+    return value.is_object() ? value.get_object() : json::object{};
+  }
+
+  /// The only lock, with so many waiters; {} when it does not come to that.
+  json::object lock_with(std::size_t waiters) {
+    json::object lock;
+    EXPECT_TRUE(eventually([&] {
+      const json::object seen = look();
+      const json::value* const locks = seen.if_contains("locks");
+      if (locks == nullptr || locks->as_array().size() != 1) return false;
+      lock = locks->as_array()[0].as_object();
+      return lock.at("waiters").as_array().size() == waiters && !lock.at("holder").is_null();
+    }));
+    return lock;
+  }
+};
+
+std::string text(const json::value& v) { return v.is_string() ? std::string(v.get_string()) : json::serialize(v); }
+
+TEST_F(Inspect, NamesHolderReasonAgeAndWaitersInOrder) {
+  ASSERT_EQ(run({"segment", "create"}).code(), 0);
+  const auto holder = start({"run", "-l", "deploy", "--holder", "first", "--reason", "rev=abc", "--", "sleep", "60"});
+  json::object lock = lock_with(0);
+  const auto second = start({"run", "-l", "deploy", "--holder", "second", "--", "true"});
+  lock_with(1);
+  const auto third = start({"run", "-l", "deploy", "--holder", "third", "--reason", "last", "--", "true"});
+  lock = lock_with(2);
+
+  EXPECT_EQ(text(lock.at("name")), "deploy");
+  EXPECT_EQ(text(lock.at("state")), "held");
+  EXPECT_GE(lock.at("token").to_number<std::int64_t>(), 1);
+  const json::object& h = lock.at("holder").as_object();
+  EXPECT_EQ(text(h.at("id")), "first");
+  EXPECT_EQ(h.at("pid").to_number<std::int64_t>(), holder->pid());
+  EXPECT_EQ(text(h.at("session")).size(), 16U);
+  EXPECT_EQ(text(h.at("reason")), "rev=abc");
+  EXPECT_GE(h.at("held_s").to_number<double>(), 0);
+  EXPECT_LT(h.at("heartbeat_age_s").to_number<double>(), 600);
+  EXPECT_TRUE(h.at("ttl_s").is_null());
+  EXPECT_TRUE(h.at("alive").as_bool());
+  const json::array& w = lock.at("waiters").as_array();
+  EXPECT_EQ(text(w[0].as_object().at("holder")), "second");
+  EXPECT_EQ(text(w[1].as_object().at("holder")), "third");
+  EXPECT_EQ(w[1].as_object().at("pid").to_number<std::int64_t>(), third->pid());
+  EXPECT_GE(w[0].as_object().at("waiting_s").to_number<double>(), 0);
+
+  const json::object all = look({"--graph"});
+  EXPECT_EQ(all.at("sessions").as_array().size(), 3U);
+  EXPECT_EQ(all.at("graph").as_array().size(), 2U);
+  EXPECT_TRUE(all.at("semaphores").as_array().empty());
+  EXPECT_TRUE(all.at("guards").as_array().empty());
+  EXPECT_EQ(text(all.at("segment").as_object().at("name")), segment_);
+
+  const std::string people = run({"inspect", "--graph"}).out;
+  for (const char* part : {"deploy", "first", "rev=abc", "second", "third", "HEARTBEAT", " 1. ", "second (pid "}) {
+    EXPECT_NE(people.find(part), std::string::npos) << part << "\n" << people;
+  }
+  EXPECT_LT(people.find("  1.    waits"), people.find("  2.    waits"));
+}
+
+// F3: a dead holder is shown as that, and the next one is told all the same.
+TEST_F(Inspect, ShowsADeadHolderWithoutUsingUpTheNotice) {
+  const auto holder = start_shell("exec \"$SHMCOORD\" lock acquire x --holder bound --pid $$ >/dev/null");
+  EXPECT_EQ(holder->wait().code(), 0);
+  for (int again = 0; again < 3; ++again) {
+    const json::object lock = lock_with(0);
+    EXPECT_FALSE(lock.at("holder").as_object().at("alive").as_bool());
+    EXPECT_EQ(text(lock.at("holder").as_object().at("life")), "dead");
+  }
+  const Finished next = run({"--json", "lock", "acquire", "x", "--holder", "next", "-n"});
+  EXPECT_EQ(next.code(), 0) << next.err;
+  EXPECT_NE((next.out + next.err).find("bound"), std::string::npos) << next.out << next.err;
+}
+
+TEST_F(Inspect, OfWhatIsNotThereEndsWithTwo) {
+  const Finished none = run({"inspect"});
+  EXPECT_EQ(none.code(), 2);
+  EXPECT_NE(none.err.find("no such segment"), std::string::npos) << none.err;
+  EXPECT_EQ(run({"lock", "acquire", "here", "--holder", "me"}).code(), 0);
+  const Finished unknown = run({"inspect", "here", "elsewhere"});
+  EXPECT_EQ(unknown.code(), 2);
+  EXPECT_NE(unknown.err.find("elsewhere"), std::string::npos) << unknown.err;
+  EXPECT_NE(unknown.out.find("here"), std::string::npos);
+  EXPECT_EQ(look({"here"}).at("locks").as_array().size(), 1U);
+}
+
+TEST_F(Inspect, TextsOfOthersDoNotDriveTheTerminal) {
+  ASSERT_EQ(run({"lock", "acquire", "x", "--holder", "me", "--reason", "a\x1b[2Jb\xff\"c"}).code(), 0);
+  const std::string people = run({"inspect"}).out;
+  EXPECT_EQ(people.find('\x1b'), std::string::npos);
+  EXPECT_EQ(text(lock_with(0).at("holder").as_object().at("reason")), "a\xEF\xBF\xBD[2Jb\xEF\xBF\xBD\"c");
+}
+
+TEST_F(Inspect, WatchWritesADocumentALineUntilItIsInterrupted) {
+  ASSERT_EQ(run({"lock", "acquire", "x", "--holder", "me"}).code(), 0);
+  const auto watch = start({"--json", "inspect", "--watch"});
+  ASSERT_TRUE(eventually([&] {
+    const std::string out = watch->out();
+    return std::count(out.begin(), out.end(), '\n') >= 2;
+  }));
+  watch->signal(SIGINT);
+  const Finished f = watch->wait();
+  EXPECT_EQ(f.code(), 0);
+  std::size_t at = 0;
+  for (std::size_t end = f.out.find('\n'); end != std::string::npos; at = end + 1, end = f.out.find('\n', at)) {
+    json::error_code error;
+    static_cast<void>(json::parse(f.out.substr(at, end - at), error));
+    EXPECT_FALSE(error);
+  }
+  EXPECT_EQ(at, f.out.size());
+}
+
+}  // namespace
+}  // namespace shmcoord::test
+
+#include <boost/json/src.hpp>

@@ -1,0 +1,176 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "support/tool.hpp"
+
+// Bad input, one by one: the exit code, and a text that names the bad word.
+
+namespace shmcoord::test {
+namespace {
+
+class Usage : public ToolTest {
+ protected:
+  Usage() : ToolTest(SHMCOORD_TOOL_PATH) {}
+
+  void expect_usage(std::vector<std::string> arguments, const std::string& named) {
+    SCOPED_TRACE(::testing::PrintToString(arguments));
+    const Finished got = run(std::move(arguments));
+    EXPECT_EQ(got.code(), 64) << got.err;
+    EXPECT_NE(got.err.find(named), std::string::npos) << got.err;
+    EXPECT_EQ(got.out, "");
+    EXPECT_TRUE(got.err.starts_with("shmcoord: ")) << got.err;
+  }
+};
+
+TEST_F(Usage, UnknownWords) {
+  expect_usage({}, "no command");
+  expect_usage({"frobnicate"}, "'frobnicate'");
+  expect_usage({"lock"}, "'lock' needs a command");
+  expect_usage({"lock", "frobnicate", "x"}, "'lock frobnicate'");
+  expect_usage({"--frobnicate"}, "'--frobnicate'");
+  expect_usage({"--frobnicate", "run", "-l", "x", "--", "true"}, "'--frobnicate'");
+  expect_usage({"run", "-l", "x", "--frobnicate", "--", "true"}, "'--frobnicate'");
+  expect_usage({"run", "-l", "x", "--shared", "y", "--", "true"}, "'--shared'");
+  expect_usage({"run", "-S", "y", "--", "true"}, "'-S'");
+  expect_usage({"lock", "acquire", "x", "--holder", "a", "--frobnicate"}, "'--frobnicate'");
+  expect_usage({"lock", "acquire", "x", "y", "--holder", "a"}, "'y'");
+  expect_usage({"segment", "info", "x"}, "'x'");
+  expect_usage({"inspect", "--frobnicate"}, "'--frobnicate'");
+}
+
+TEST_F(Usage, MissingWords) {
+  expect_usage({"run", "--", "true"}, "--lock is missing");
+  expect_usage({"run", "-l", "x"}, "needs a command");
+  expect_usage({"run", "-l", "x", "--"}, "needs a command");
+  expect_usage({"run", "-l"}, "--lock");
+  expect_usage({"lock", "acquire", "--holder", "a"}, "needs a name");
+  expect_usage({"lock", "acquire", "x"}, "--holder is missing");
+  expect_usage({"lock", "release", "x"}, "--holder is missing");
+  expect_usage({"lock", "renew", "x", "--holder", "a"}, "--ttl is missing");
+  expect_usage({"force-release", "x"}, "--reason is missing");
+}
+
+TEST_F(Usage, Names) {
+  expect_usage({"run", "-l", "", "--", "true"}, "is empty");
+  expect_usage({"run", "-l", std::string(256, 'n'), "--", "true"}, "is longer than 255 bytes");
+  expect_usage({"run", "-l", "a\nb", "--", "true"}, "control character");
+  expect_usage({"run", "-l", "\xff", "--", "true"}, "UTF-8");
+  expect_usage({"run", "-l", "x", "--holder", "", "--", "true"}, "holder id '' is empty");
+  expect_usage({"run", "-l", "x", "-l", "y", "-l", "x", "--", "true"}, "'x' is given twice");
+  expect_usage({"lock", "acquire", "", "--holder", "a"}, "is empty");
+  expect_usage({"lock", "acquire", "x", "--holder", std::string(256, 'h')}, "is longer than 255 bytes");
+  expect_usage({"lock", "acquire", "x", "--holder", "a", "--reason", std::string(4097, 'r')}, "4097 bytes");
+  expect_usage({"-s", "", "inspect"}, "--segment");
+  expect_usage({"-s", std::string(300, 's'), "inspect"}, "");
+}
+
+TEST_F(Usage, Durations) {
+  for (const char* const option : {"--ttl", "--wait", "--grace"}) {
+    expect_usage({"run", "-l", "x", option, "-5s", "--", "true"}, "'-5s' is negative");
+    expect_usage({"run", "-l", "x", option, "5", "--", "true"}, "'5'");
+    expect_usage({"run", "-l", "x", option, "5 s", "--", "true"}, "'5 s'");
+    expect_usage({"run", "-l", "x", option, "5d", "--", "true"}, "'5d'");
+    expect_usage({"run", "-l", "x", option, "", "--", "true"}, "''");
+    expect_usage({"run", "-l", "x", option, "1e3s", "--", "true"}, "'1e3s'");
+    expect_usage({"run", "-l", "x", option, "87601h", "--", "true"}, "longer than ten years");
+    expect_usage({"run", "-l", "x", option, "99999999999999999999999s", "--", "true"}, "longer than ten years");
+  }
+  expect_usage({"run", "-l", "x", "--ttl", "0", "--", "true"}, "'0' is zero");
+  expect_usage({"run", "-l", "x", "--ttl", "0s", "--", "true"}, "'0s' is zero");
+  expect_usage({"run", "-l", "x", "--ttl", "0.0ms", "--", "true"}, "'0.0ms' is zero");
+  expect_usage({"lock", "acquire", "x", "--holder", "a", "--ttl", "0"}, "'0' is zero");
+  expect_usage({"lock", "renew", "x", "--holder", "a", "--ttl", "-1s"}, "'-1s' is negative");
+  expect_usage({"reap", "--interval", "0"}, "'0' is zero");
+}
+
+TEST_F(Usage, Contradictions) {
+  expect_usage({"run", "-l", "x", "-n", "-w", "5s", "--", "true"}, "exclude each other");
+  expect_usage({"run", "-l", "x", "--ttl", "5s", "--ttl", "6s", "--", "true"}, "given 2 times");
+  expect_usage({"lock", "acquire", "x", "--holder", "a", "--pid", "1", "--ttl", "5s"}, "exclude each other");
+}
+
+TEST_F(Usage, Numbers) {
+  expect_usage({"run", "-l", "x", "-E", "256", "--", "true"}, "'256'");
+  expect_usage({"run", "-l", "x", "-E", "-1", "--", "true"}, "'-1'");
+  expect_usage({"run", "-l", "x", "-E", "one", "--", "true"}, "'one'");
+  expect_usage({"lock", "acquire", "x", "--holder", "a", "--pid", "0"}, "'0'");
+  expect_usage({"lock", "acquire", "x", "--holder", "a", "--pid", "self"}, "'self'");
+  expect_usage({"segment", "create", "--mode", "0888"}, "'0888'");
+  expect_usage({"segment", "create", "--mode", "0066"}, "'0066'");
+  expect_usage({"segment", "create", "--names", "0"}, "'0'");
+  expect_usage({"segment", "create", "--sessions", "-4"}, "'-4'");
+  expect_usage({"segment", "create", "--group", "no-such-group"}, "'no-such-group'");
+}
+
+TEST_F(Usage, NothingWasMade) {
+  (void)run({"run", "-l", "x", "--ttl", "0", "--", "true"});
+  EXPECT_EQ(run({"segment", "info"}).code(), 2);
+}
+
+TEST_F(Usage, HelpAndVersionAreNotErrors) {
+  EXPECT_TRUE(run({"--version"}).out.starts_with("shmcoord "));
+  const Finished help = run({"--help"});
+  EXPECT_EQ(help.code(), 0);
+  EXPECT_NE(help.out.find("force-release"), std::string::npos);
+  for (const char* const command : {"run", "inspect", "reap", "force-release"}) {
+    const Finished got = run({command, "--help"});
+    EXPECT_EQ(got.code(), 0) << command;
+    EXPECT_NE(got.out.find(command), std::string::npos) << got.out;
+  }
+  EXPECT_EQ(run({"lock", "acquire", "--help"}).code(), 0);
+  EXPECT_EQ(run({"lock", "--help"}).code(), 0);
+}
+
+TEST_F(Usage, GlobalOptionsStandAnywhere) {
+  EXPECT_EQ(run({"run", "-l", "x", "--", "true"}).code(), 0);
+  EXPECT_TRUE(run({"--json", "segment", "info"}).out.starts_with("{"));
+  EXPECT_TRUE(run({"segment", "info", "--json", "-s", segment_}).out.starts_with("{"));
+  EXPECT_EQ(run({"-s", segment_ + "-other", "segment", "info"}).code(), 2);
+  EXPECT_EQ(run({"--segment=" + segment_ + "-other", "segment", "info"}).code(), 2);
+}
+
+TEST_F(Usage, UnusableSegments) {
+  const std::string foreign = file("foreign");
+  std::ofstream(foreign) << "this is not a segment";
+  for (const auto& command : std::vector<std::vector<std::string>>{{"run", "-l", "x", "--", "true"},
+                                                                   {"lock", "acquire", "x", "--holder", "a"},
+                                                                   {"segment", "info"},
+                                                                   {"inspect"}}) {
+    SCOPED_TRACE(command[0]);
+    std::vector<std::string> words{"-s", foreign};
+    words.insert(words.end(), command.begin(), command.end());
+    const Finished got = run(words);
+    EXPECT_EQ(got.code(), 69) << got.err;
+    EXPECT_NE(got.err.find(foreign), std::string::npos) << got.err;
+  }
+  EXPECT_EQ(run({"-s", "/no/such/directory/segment", "run", "-l", "x", "--", "true"}).code(), 69);
+}
+
+TEST_F(Usage, CompletionIsTheOneInTheTree) {
+  const Finished got = run({"completion"});
+  EXPECT_EQ(got.code(), 0);
+  EXPECT_EQ(got.out, read_file(SHMCOORD_SOURCE_DIR "/tools/completion/shmcoord.bash"))
+      << "write it anew: shmcoord completion >tools/completion/shmcoord.bash";
+}
+
+TEST_F(Usage, CompletionCompletes) {
+  const auto complete = [this](const std::string& words) {
+    std::ofstream(file("script")) << "source " SHMCOORD_SOURCE_DIR "/tools/completion/shmcoord.bash\n"
+                                  << "COMP_WORDS=(shmcoord " << words
+                                  << " \"$1\"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n"
+                                  << "_shmcoord; echo ${COMPREPLY[@]}\n";
+    return [this](const std::string& current) {
+      return start_shell("bash $SCRATCH/script '" + current + "'")->wait().out;
+    };
+  };
+  EXPECT_EQ(complete("")("re"), "reap\n");
+  EXPECT_EQ(complete("-s name")("insp"), "inspect\n");
+  EXPECT_EQ(complete("lock")("acq"), "acquire\n");
+  EXPECT_EQ(complete("lock acquire x")("--ho"), "--holder\n");
+  EXPECT_EQ(complete("run -l x")("--no-wait-t"), "--no-wait-tree\n");
+  EXPECT_EQ(complete("run -l")("--"), "\n") << "a value is expected";
+}
+
+}  // namespace
+}  // namespace shmcoord::test
