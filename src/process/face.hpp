@@ -14,12 +14,14 @@
 
 namespace shmcoord {
 
-/// Handles of one name in one session share one LockClient, so that equal holder ids are one holder (C-50).
+/// Handles of one name in one session share one LockClient, so that equal holder ids are one holder (C-50). It outlives
+/// the handles while one of its holders holds; those that stand for nothing are forgotten when there are many.
 struct Session::State {
   Segment segment;
   std::shared_ptr<process::Participant> participant;
   std::mutex mutex;
-  std::map<std::string, std::weak_ptr<process::LockClient>, std::less<>> locks;
+  std::map<std::string, std::shared_ptr<process::LockClient>, std::less<>> locks;
+  std::size_t forget_above = 64;
 
   std::shared_ptr<process::LockClient> lock(std::string_view name, const LockOptions& options);
 };

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "process/face.hpp"
 
 namespace shmcoord {
@@ -42,10 +44,14 @@ std::shared_ptr<process::LockClient> Session::State::lock(std::string_view name,
   const std::scoped_lock one(mutex);
   const auto known = locks.find(name);
   if (known != locks.end()) {
-    if (auto client = known->second.lock(); client && client->attached()) {
-      client->require_same(options);
-      return client;
+    if (known->second->attached()) {
+      known->second->require_same(options);
+      return known->second;
     }
+  }
+  if (locks.size() >= forget_above) {
+    std::erase_if(locks, [](const auto& l) { return l.second.use_count() == 1 && l.second->idle(); });
+    forget_above = std::max<std::size_t>(64, 2 * locks.size());
   }
   auto client = std::make_shared<process::LockClient>(participant, name, options);
   locks.insert_or_assign(std::string(name), client);

@@ -169,6 +169,13 @@ void LockClient::attach(std::string_view name, const LockOptions& options) {
   default_ttl_ns_ = static_cast<std::int64_t>(RealPolicy::load(record.default_ttl_ns));
 }
 
+bool LockClient::idle() {
+  const std::scoped_lock lock(mutex_);
+  return std::all_of(holds_.begin(), holds_.end(), [](const auto& hold) {
+    return hold->state == Hold::State::idle && !hold->busy && !hold->implicit && !hold->lost && hold->fd < 0;
+  });
+}
+
 bool LockClient::attached() const noexcept {
   return RealPolicy::load(ops_.record().generation) == ops_.generation() && ops_.load().op != core::Op::close;
 }
@@ -383,7 +390,9 @@ bool LockClient::lock_implicit(Hold& hold, std::int64_t deadline_ns) {
 
 void LockClient::unlock_implicit(Hold& hold) noexcept {
   hold.state = Hold::State::idle;
-  if (ops_.release(hold.entry, hold.token).step == Step::gone && participant_->usable()) {
+  // In a forked child, or after leaving, it is not ours to give back: the word may still say that our entry holds.
+  if (!participant_->usable()) return;
+  if (ops_.release(hold.entry, hold.token).step == Step::gone) {
     RealPolicy::store(ops_.view().entry(hold.entry).status, 0);  // lost meanwhile: ours to use again
   }
 }
@@ -430,6 +439,7 @@ int LockClient::queue_async(const Request& request) {
 }
 
 void LockClient::cancel_wait(std::string_view holder) {
+  participant_->require_usable();
   const std::scoped_lock lock(mutex_);
   Hold* const hold = find_hold(holder);
   if (hold == nullptr || hold->fd < 0 || hold->busy) return;

@@ -103,6 +103,8 @@ class LockClient {
   /// Ends it for good: releases what it holds.
   void retire_implicit(Hold& hold) noexcept;
 
+  /// Does it stand for nothing: no hold, no wait, no news for a holder?
+  [[nodiscard]] bool idle();
   /// Is the name still the one that was attached to?
   [[nodiscard]] bool attached() const noexcept;
   /// Throws config_differs where an option is given and the lock has another value (C-26).
@@ -121,7 +123,7 @@ class LockClient {
   [[nodiscard]] std::optional<HolderInfo> holder();
 
   /// The operator's last resort: takes the lock from its holder (from that one only, if named). False: free, or other.
-  bool force_release(std::string_view holder, std::string_view reason);
+  bool force_release(std::string_view holder);
   /// Closes and removes the name. Throws in_use, unless forced.
   static void remove(Participant& participant, std::string_view name, bool force);
 

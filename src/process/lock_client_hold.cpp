@@ -151,7 +151,7 @@ void LockClient::tick() {
   }
 }
 
-bool LockClient::force_release(std::string_view holder, std::string_view /*reason*/) {
+bool LockClient::force_release(std::string_view holder) {
   participant_->require_usable();
   const auto now = current();
   if (!now || (!holder.empty() && !engine::holder_equals(ops_.view(), now->entry, holder))) return false;

@@ -332,7 +332,21 @@ TEST_F(LockFace, ForkedChildIsNotAParticipant) {
   EXPECT_TRUE(session.alive());
   EXPECT_EQ(lock.heartbeat(a).result, HeartbeatResult::refreshed);
   EXPECT_FALSE(other.lost());
+  Session stranger{segment_};
+  Lock wanted{stranger, "other"};
+  EXPECT_EQ(wanted.try_acquire(b).result, AcquireResult::busy) << "the child gave back its parent's lock";
   other.unlock();
+  EXPECT_TRUE(wanted.try_acquire(b));
+}
+
+// A hold by id belongs to the session, not to the handle.
+TEST_F(LockFace, AHoldOutlivesItsHandle) {
+  Session session{segment_};
+  { ASSERT_TRUE((Lock{session, "deploy"}.try_acquire(a))); }
+  for (int i = 0; i < 30; ++i) Lock other{session, "other" + std::to_string(i)};
+  Lock again{session, "deploy"};
+  EXPECT_EQ(again.heartbeat(a).result, HeartbeatResult::refreshed);
+  EXPECT_EQ(again.release(a).result, ReleaseResult::released);
 }
 
 // F24.

@@ -11,6 +11,7 @@
 #include "shmcoord/durations.hpp"
 #include "shmcoord/exit_codes.hpp"
 #include "shmcoord/joined.hpp"
+#include "shmcoord/json_writer.hpp"
 #include "shmcoord/messages.hpp"
 #include "shmcoord/render.hpp"
 
@@ -68,7 +69,7 @@ json::value to_json(const std::optional<Lost>& lost) {
   return json::object{{"why", std::string(to_string(lost->why))}, {"by", text_or_null(lost->by)}};
 }
 
-void print(const json::object& document) { print_line(json::serialize(document)); }
+void print(const json::object& document) { print_line(json_text(document)); }
 
 /// Why a holder could not do what it asked for: who has the lock instead.
 std::string not_owner_text(process::LockClient& client, const std::string& holder, const std::optional<Lost>& lost) {
@@ -177,7 +178,7 @@ int lock_status(const Arguments& arguments) {
   if (arguments.global.json) {
     const Scene scene{*mapping, picture, clock.wall_ns(), true, false};
     const json::value document = json::parse(inspect_json(scene));
-    print_line(json::serialize(document.at("locks").at(0)));
+    print_line(json_text(document.at("locks").at(0)));
   } else if (lock.holders.empty()) {
     print_line(printable(lock.name) + ": free");
   } else {
@@ -209,7 +210,7 @@ int force_release(const Arguments& arguments) {
   if (holder) require_name("holder id", *holder);
   const auto client = find_lock(join(arguments.global.segment, IfMissing::fail), arguments.words[0]);
   const auto before = client->holder();
-  const bool done = client->force_release(holder.value_or(""), *reason);
+  const bool done = client->force_release(holder.value_or(""));
   if (arguments.global.json) {
     print({{"lock", client->name()},
            {"result", done     ? "released"

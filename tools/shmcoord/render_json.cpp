@@ -8,73 +8,16 @@
 
 #include "core/lease.hpp"
 #include "engine/segment_file.hpp"
+#include "shmcoord/json_writer.hpp"
 #include "shmcoord/render.hpp"
 
-// JSON. Values are built and escaped by Boost.JSON; the walk over them is ours, because the library writes 1.5
-// as 1.5E0, which programs read and people do not. A lock at a time is built, in a buffer that is reused, so that a
-// segment with 100,000 locks needs no tree of millions of values.
+// JSON of inspect and reap. A lock at a time is built, in a buffer that is reused, so that a segment with 100,000 locks
+// needs no tree of millions of values.
 
 namespace shmcoord::tool {
 namespace {
 
 namespace json = boost::json;
-
-/// Writes values into a text, without blanks.
-class Writer {
- public:
-  explicit Writer(std::string& out) : out_(out) {}
-
-  void write(const json::value& value) {
-    switch (value.kind()) {
-      case json::kind::object: {
-        char before = '{';
-        for (const auto& [key, member] : value.get_object()) {
-          out_ += std::exchange(before, ',');
-          write_text(key);
-          out_ += ':';
-          write(member);
-        }
-        out_ += before == '{' ? "{}" : "}";
-        return;
-      }
-      case json::kind::array: {
-        char before = '[';
-        for (const json::value& element : value.get_array()) {
-          out_ += std::exchange(before, ',');
-          write(element);
-        }
-        out_ += before == '[' ? "[]" : "]";
-        return;
-      }
-      case json::kind::string: write_text(value.get_string()); return;
-      case json::kind::double_: fmt::format_to(std::back_inserter(out_), "{}", value.get_double()); return;
-      case json::kind::int64: fmt::format_to(std::back_inserter(out_), "{}", value.get_int64()); return;
-      case json::kind::uint64: fmt::format_to(std::back_inserter(out_), "{}", value.get_uint64()); return;
-      case json::kind::bool_: out_ += value.get_bool() ? "true" : "false"; return;
-      case json::kind::null: out_ += "null"; return;
-    }
-  }
-
- private:
-  void write_text(std::string_view text) {
-    // Nearly all texts need no escape, and asking costs less than the library's general way.
-    if (std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; })) {
-      out_ += '"';
-      out_ += text;
-      out_ += '"';
-      return;
-    }
-    serializer_.reset(json::string_view(text.data(), text.size()));
-    while (!serializer_.done()) {
-      char buffer[512];
-      const auto piece = serializer_.read(buffer);
-      out_.append(piece.data(), piece.size());
-    }
-  }
-
-  std::string& out_;
-  json::serializer serializer_;
-};
 
 json::string_view view_of(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -209,7 +152,7 @@ json::object object_of(const process::LockView& lock, std::int64_t now_ns, const
 
 /// Calls make(element, storage) for each and writes the results as one array.
 template <class Range, class Make>
-void write_array(std::string& out, Writer& writer, const Range& range, Make&& make) {
+void write_array(std::string& out, JsonWriter& writer, const Range& range, Make&& make) {
   alignas(16) unsigned char buffer[16'384];
   char before = '[';
   for (const auto& element : range) {
@@ -227,7 +170,7 @@ std::string inspect_json(const Scene& scene) {
   const std::vector<process::LockView>& locks = scene.picture.locks;
   std::string out;
   out.reserve(4096 + locks.size() * 900);
-  Writer writer(out);
+  JsonWriter writer(out);
   out += R"({"time":)";
   writer.write(text_or_null(rfc3339(scene.wall_ns), {}));
   out += R"(,"segment":)";
@@ -269,7 +212,7 @@ std::string reap_json(const ReapEvent& event, std::int64_t wall_ns) {
   }
   o["text"] = text_or_null(event.text, {});
   std::string out;
-  Writer(out).write(json::value(std::move(o)));
+  JsonWriter(out).write(json::value(std::move(o)));
   out += '\n';
   return out;
 }

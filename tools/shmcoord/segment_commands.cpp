@@ -14,6 +14,7 @@
 #include "shmcoord/durations.hpp"
 #include "shmcoord/exit_codes.hpp"
 #include "shmcoord/joined.hpp"
+#include "shmcoord/json_writer.hpp"
 #include "shmcoord/messages.hpp"
 #include "shmcoord/render.hpp"
 #include "shmcoord/segment.hpp"
@@ -100,7 +101,7 @@ json::object describe_segment(const engine::Mapping& mapping) {
 
 std::string as_text(const json::value& value) {
   if (value.is_string()) return std::string(value.get_string().c_str());
-  return json::serialize(value);
+  return json_text(value);
 }
 
 }  // namespace
@@ -114,8 +115,7 @@ int segment_create(const Arguments& arguments) {
   if (const auto group = arguments.value("--group")) options.group = parse_group(*group);
   const Segment segment = opening([&] { return Segment::create(arguments.global.segment, options); });
   if (arguments.global.json) {
-    print_line(
-        json::serialize(json::object{{"name", segment.name()}, {"path", segment.path()}, {"result", "created"}}));
+    print_line(json_text(json::object{{"name", segment.name()}, {"path", segment.path()}, {"result", "created"}}));
   }
   return exit_done;
 }
@@ -130,7 +130,7 @@ int segment_list(const Arguments& arguments) {
                                   {"usable", s.usable},
                                   {"problem", s.usable ? json::value(nullptr) : json::value(printable(s.problem))}});
     }
-    print_line(json::serialize(json::object{{"segments", std::move(list)}}));
+    print_line(json_text(json::object{{"segments", std::move(list)}}));
     return exit_done;
   }
   std::size_t width = 0;
@@ -147,7 +147,7 @@ int segment_info(const Arguments& arguments) {
   const auto mapping = open_read_only(arguments.global.segment);
   const json::object info = describe_segment(*mapping);
   if (arguments.global.json) {
-    print_line(json::serialize(info));
+    print_line(json_text(info));
     return exit_done;
   }
   for (const char* const field :
@@ -164,7 +164,7 @@ int segment_info(const Arguments& arguments) {
 int segment_remove(const Arguments& arguments) {
   Segment::remove(arguments.global.segment, arguments.has("--force"));
   if (arguments.global.json) {
-    print_line(json::serialize(json::object{{"name", printable(arguments.global.segment)}, {"result", "removed"}}));
+    print_line(json_text(json::object{{"name", printable(arguments.global.segment)}, {"result", "removed"}}));
   }
   return exit_done;
 }
