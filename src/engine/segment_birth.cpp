@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/segment_file.hpp"
 #include "engine/segment_header.hpp"
 #include "shmcoord/error.hpp"
 
@@ -139,6 +140,7 @@ Named link_unnamed(int fd, const std::string& path, BirthWay way) {
 int build_unnamed(const std::string& path, const BirthOptions& options, const std::string& what, BirthWay first,
                   bool* impossible) {
   const std::string directory = directory_of(path);
+  occupy_standard_descriptors();
   Descriptor file(::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (file.get() < 0) {
     // What file systems and kernels say that do not know it.
@@ -174,6 +176,7 @@ int build_named(const std::string& path, const BirthOptions& options, const std:
     char suffix[17];
     std::snprintf(suffix, sizeof suffix, "%016llx", static_cast<unsigned long long>(random_word()));
     const std::string temporary = (directory == "/" ? "" : directory) + "/" + temporary_prefix + suffix;
+    occupy_standard_descriptors();
     Descriptor file(::open(temporary.c_str(), O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (file.get() < 0) {
       if (errno == EEXIST) continue;

@@ -189,6 +189,7 @@ bool Mapping::open_checked(const SegmentRegistry& registry, const std::string& n
     check_file(name, path, options, (*known)->fd_, file);
     return true;
   }
+  occupy_standard_descriptors();
   const int flags = (options.read_only ? O_RDONLY : O_RDWR) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
   const int fd = ::open(path.c_str(), flags);
   if (fd < 0) {
@@ -400,6 +401,13 @@ void Mapping::ensure(std::uint64_t offset, std::uint64_t bytes) {
   }
   throw Error(Errc::system, what + ": cannot allocate " + std::to_string(bytes) + " bytes at " +
                                 std::to_string(offset) + ": " + text_of(error));
+}
+
+void occupy_standard_descriptors() noexcept {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+      (void)::open("/dev/null", O_RDWR | O_CLOEXEC);  // the lowest free one
+  }
 }
 
 }  // namespace shmcoord::engine

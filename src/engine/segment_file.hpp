@@ -135,4 +135,8 @@ class Mapping final : public PageSource {
   std::unique_ptr<Region> region_;
 };
 
+/// Opens /dev/null (close-on-exec) as each of the descriptors 0, 1 and 2 that is closed. Called before a segment is
+/// opened or made: a segment that became the program's standard output would be overwritten by its next message.
+void occupy_standard_descriptors() noexcept;
+
 }  // namespace shmcoord::engine

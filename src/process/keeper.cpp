@@ -62,10 +62,12 @@ bool Keeper::start() {
   if (page == MAP_FAILED) throw Error(Errc::system, std::string("mmap: ") + std::strerror(errno));
   ::madvise(page, engine::page_size, MADV_DONTFORK);
   page_ = static_cast<RobustPage*>(page);
-  // Signals are the program's own business; a thread inherits its creator's mask.
+  // Signals are the program's own business; a thread inherits its creator's mask. Those that an instruction of this
+  // thread raises (a truncated segment: SIGBUS) must reach the program's handler: blocked, they would end the process.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
+  for (const int own : {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) sigdelset(&all, own);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   const int error = pthread_create(&thread_, nullptr, thread_main, this);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);

@@ -287,9 +287,12 @@ AcquireOutcome LockClient::acquire_with(Hold& hold, const Request& request, std:
       const engine::Result r = ops_.cancel(hold.entry);
       if (r.step == Step::granted) token = r.seq;  // the grant won
     }
-    hold.state = Hold::State::idle;
-    if (token != 0) {
+    {
+      const std::scoped_lock lock(mutex_);  // who asks for the place in the queue looks at both
+      hold.state = Hold::State::idle;
       hold.token = token;
+    }
+    if (token != 0) {
       if (ops_.holds(hold.entry, token)) return now_held(hold, token, around.robbed);
       RealPolicy::store(entry.status, 0);  // granted and lost again before we woke: queue anew
       if (end == engine::WaitEnd::granted) continue;

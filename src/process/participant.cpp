@@ -139,6 +139,7 @@ Participant::Participant(std::shared_ptr<Mapping> mapping, SlotIndex slot, std::
       process_(process_number()),
       process_word_(process_word()),
       id_word_(mapping_->view().slot(slot).id),
+      removed_word_(mapping_->view().header().removed),
       alive_(engine::pack(SlotId{SlotState::alive, incarnation})) {
   free_.reserve(4 * engine::entries_per_chunk);
 }
@@ -236,7 +237,7 @@ void Participant::require_usable() const {
   if (!same_process(process_)) {
     throw Error(Errc::not_a_participant, "this process was forked from the one that joined; it must join anew");
   }
-  if (keeper_ && keeper_->segment_gone()) {
+  if (mapping_->removed() || (keeper_ && keeper_->segment_gone())) {
     throw Error(Errc::segment_gone,
                 "segment " + mapping_->path() + " was removed or replaced; every hold in it is lost");
   }

@@ -61,11 +61,11 @@ class Participant {
   [[nodiscard]] bool manual_heartbeat() const noexcept { return manual_; }
   [[nodiscard]] Keeper& keeper() noexcept { return *keeper_; }
 
-  /// False after leave(), in a forked child, when fenced, when the segment was removed or replaced. Four loads.
+  /// False after leave(), in a forked child, when fenced, when the segment was removed or replaced. Five loads.
   [[nodiscard]] bool usable() const noexcept {
     using engine::RealPolicy;
     return RealPolicy::load(process_word_) == process_ && RealPolicy::load(left_) == 0 &&
-           RealPolicy::load(id_word_) == alive_ && !keeper_->segment_gone();
+           RealPolicy::load(id_word_) == alive_ && RealPolicy::load(removed_word_) == 0 && !keeper_->segment_gone();
   }
   /// Throws the Error that says why it is not usable: not_a_participant, session_dead, segment_gone.
   void require_usable() const;
@@ -131,6 +131,7 @@ class Participant {
   const std::uint64_t process_;
   const engine::Word64& process_word_;
   const engine::Word64& id_word_;
+  const engine::Word64& removed_word_;
   const std::uint64_t alive_;
   std::uint64_t session_id_ = 0;
   bool manual_ = false;

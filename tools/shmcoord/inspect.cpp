@@ -38,8 +38,7 @@ int show(const engine::Mapping& mapping, const InspectArgs& args) {
     out += inspect_text(scene, args.global.color, terminal_width());
     if (args.watch && ::isatty(STDOUT_FILENO) == 0) out += '\n';
   }
-  std::fwrite(out.data(), 1, out.size(), stdout);
-  std::fflush(stdout);
+  write_out(out);
   for (const std::string& name : picture.unknown) {
     say("no lock '" + printable(name) + "' in segment " + printable(mapping.name()));
   }

@@ -121,16 +121,25 @@ int lock_acquire(const Arguments& arguments) {
   const auto client = std::make_unique<process::LockClient>(join(arguments.global.segment, IfMissing::create),
                                                             arguments.words[0], LockOptions{});
   const Acquired got = acquire_aloud(*client, request, deadline_of(rule), signals);
+  // A script that does not get the token does not know that it holds.
+  const auto told = [&](const std::string& text) {
+    try {
+      print_line(text);
+    } catch (...) {
+      if (got.outcome.result != AcquireResult::extended) (void)client->release(holder);
+      throw;
+    }
+  };
   if (arguments.global.json) {
-    print({{"lock", client->name()},
-           {"holder", holder},
-           {"result", std::string(to_string(got.outcome.result))},
-           {"token", got.outcome ? json::value(got.outcome.token) : json::value(nullptr)},
-           {"previous", to_json(got.outcome.previous)},
-           {"current", to_json(got.outcome.current)}});
+    told(json_text(json::object{{"lock", client->name()},
+                                {"holder", holder},
+                                {"result", std::string(to_string(got.outcome.result))},
+                                {"token", got.outcome ? json::value(got.outcome.token) : json::value(nullptr)},
+                                {"previous", to_json(got.outcome.previous)},
+                                {"current", to_json(got.outcome.current)}}));
   }
   if (!got.outcome) return say_not_acquired(*client, got, rule);
-  if (!arguments.global.json) print_line(std::to_string(got.outcome.token));
+  if (!arguments.global.json) told(std::to_string(got.outcome.token));
   return exit_done;
 }
 
@@ -186,7 +195,13 @@ int lock_status(const Arguments& arguments) {
       HolderInfo info{g.holder, g.label, g.command, g.reason, g.pid, {}, g.token};
       info.held_for = std::chrono::nanoseconds(picture.now_ns - g.since_ns);
       std::string text = printable(lock.name) + ": held by " + describe(info) + ", token " + std::to_string(g.token);
-      if (g.life.life == process::Life::dead) text += "; it is dead, the next one takes over";
+      if (g.life.life == process::Life::dead) {
+        text += "; it is dead, the next one takes over";
+      } else if (g.life.life == process::Life::dying) {
+        text += "; it is dead, but processes that it started go on";
+      } else if (g.lease != Loss::none) {
+        text += "; its lease ran out (" + std::string(to_string(g.lease)) + "), the next one takes over";
+      }
       if (!lock.waiters.empty()) text += "; " + std::to_string(lock.waiters.size()) + " waiting";
       print_line(text);
     }

@@ -201,7 +201,10 @@ void check_words(const Command& command, Arguments& arguments) {
     words.erase(separator);
   switch (command.words) {
     case Words::none:
-      if (!words.empty()) throw UsageError{"unexpected word '" + words[0] + "'" + see};
+      if (!words.empty()) {
+        const std::string hint = command.path.starts_with("segment") ? " (the segment is named by -s)" : "";
+        throw UsageError{"unexpected word '" + words[0] + "'" + hint + see};
+      }
       break;
     case Words::one:
       if (words.empty()) throw UsageError{"'" + std::string(command.path) + "' needs a name" + see};
@@ -254,6 +257,7 @@ void on_bus_error(int) {
 
 int main(int argc, char** argv) {
   using namespace shmcoord;
+  engine::occupy_standard_descriptors();
   struct sigaction action {};
   action.sa_handler = tool::on_bus_error;
   ::sigaction(SIGBUS, &action, nullptr);

@@ -42,10 +42,10 @@ void say(std::string_view text) {
   (void)!::write(STDERR_FILENO, line.data(), line.size());
 }
 
-void print_line(std::string_view text) {
-  std::string line(text);
-  line += '\n';
-  for (std::string_view rest = line; !rest.empty();) {
+void print_line(std::string_view text) { write_out(std::string(text) + '\n'); }
+
+void write_out(std::string_view text) {
+  for (std::string_view rest = text; !rest.empty();) {
     const ssize_t n = ::write(STDOUT_FILENO, rest.data(), rest.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw Error(Errc::system, "standard output cannot be written");

@@ -21,6 +21,8 @@ struct Refusal {
 void say(std::string_view text);
 /// The text and a line break on standard output; throws Error(system) when it cannot be written.
 void print_line(std::string_view text);
+/// As it is, all of it; throws likewise.
+void write_out(std::string_view text);
 
 /// "pipeline:42 (pid 123, make deploy) for 3m12s since 14:03:11, reason: rev=abc"
 [[nodiscard]] std::string describe(const HolderInfo& holder);

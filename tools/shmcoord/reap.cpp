@@ -21,6 +21,7 @@
 #include "shmcoord/durations.hpp"
 #include "shmcoord/error.hpp"
 #include "shmcoord/exit_codes.hpp"
+#include "shmcoord/messages.hpp"
 #include "shmcoord/reap_watch.hpp"
 #include "shmcoord/render.hpp"
 
@@ -157,7 +158,7 @@ class Reaper {
   void emit(const ReapEvent& event) {
     const std::string line =
         args_.global.json ? reap_json(event, process::real_clock().wall_ns()) : printable(event.text) + '\n';
-    std::fwrite(line.data(), 1, line.size(), stdout);
+    write_out(line);
   }
 
   const ReapArgs& args_;

@@ -187,7 +187,9 @@ class Front {
       const int n = ::poll(fds.data(), fds.size(), tree_line_due_ ? 1000 : -1);
       if (n == 0 && tree_line_due_) {
         tree_line_due_ = false;
-        say("the command ended, but processes that it started go on; holding until they end (--no-wait-tree does not)");
+        if (!lost_)
+          say("the command ended, but processes that it started go on; holding until they end (--no-wait-tree does "
+              "not)");
       }
       if (fds[2].revents != 0) end_after_loss();
       if (fds[1].revents != 0) on_signal(signals);
