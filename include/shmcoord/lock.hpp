@@ -94,6 +94,8 @@ class SHMCOORD_EXPORT Lock {
   static std::optional<Lock> attach(Session& session, std::string_view name, const LockOptions& options,
                                     std::error_code& ec) noexcept;
 
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
   Lock(Lock&&) noexcept;
   Lock& operator=(Lock&&) noexcept;
   /// Releases what lock() still holds through this handle. Holds by id stay until released or the session leaves.
@@ -134,11 +136,11 @@ class SHMCOORD_EXPORT Lock {
   /// Waits in FIFO order; also timed_out, cancelled. Without a timeout it waits for ever. A timeout of 0 is one try.
   [[nodiscard]] AcquireOutcome acquire(const HolderId& holder, const AcquireOptions& options = {},
                                        std::optional<std::chrono::nanoseconds> timeout = std::nullopt,
-                                       std::stop_token stop = {});
+                                       const std::stop_token& stop = {});
   [[nodiscard]] AcquireOutcome try_acquire(const HolderId& holder, const AcquireOptions& options,
                                            std::error_code& ec) noexcept;
   [[nodiscard]] AcquireOutcome acquire(const HolderId& holder, const AcquireOptions& options,
-                                       std::optional<std::chrono::nanoseconds> timeout, std::stop_token stop,
+                                       std::optional<std::chrono::nanoseconds> timeout, const std::stop_token& stop,
                                        std::error_code& ec) noexcept;
 
   /// released, not_owner (with why it was lost, if it ever was the caller's) or already_free.
@@ -198,6 +200,8 @@ class SHMCOORD_EXPORT LockGuard {
  public:
   /// Waits for the lock. Throws Error as Lock::acquire does, and Errc::deadlock where that would answer so.
   LockGuard(Lock& lock, HolderId holder, const AcquireOptions& options = {});
+  LockGuard(const LockGuard&) = delete;
+  LockGuard& operator=(const LockGuard&) = delete;
   LockGuard(LockGuard&&) noexcept;
   LockGuard& operator=(LockGuard&&) noexcept;
   ~LockGuard();

@@ -33,6 +33,8 @@ class SHMCOORD_EXPORT Session {
   static std::optional<Session> join(const Segment& segment, const SessionOptions& options,
                                      std::error_code& ec) noexcept;
 
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
   ~Session();

@@ -19,8 +19,8 @@
 //       each part by CAS from exactly what it read. If the word moved on, somebody finished; nothing is left to do.
 //       If a part changed meanwhile, another finisher of the same operation did it: links and statuses are stamped with
 //       the sequence, so the same value is never written twice and a late CAS fails.
-//   F3  Links first, then the grantee's `held` and the call to it, and the phase of the entry that the word names last.
-//   So an
+//   F3  Links first, and of a reclaim the notice; then the grantee's `held` and the call to it, and the phase of the
+//   entry that the word names last. So an
 //       entry that left the word (free, lost) is proof that its operation is finished: only then may it be used again,
 //       which overwrites the hand-off field that the finishers need. A grantee that sees itself held must still finish.
 //   F4  An owner may leave its own acquire and its own plain release unfinished, since its next operation on the word
@@ -61,6 +61,7 @@ class Finisher {
         const Handoff h = unpack_handoff(P::load(view_.entry(c.last).handoff));
         if (h.stamp != handoff_stamp(record_, c.seq)) return true;  // its owner went on, so it was finished
         if (h.entry != nil_entry && !view_.has_entry(h.entry)) return false;
+        if (h.loss != Loss::none) told(c, h.loss);  // before anybody is let in who must hear it
         if (h.entry != nil_entry) granted(c, h.entry);
         return released(c, h.loss);
       }
@@ -133,6 +134,15 @@ class Finisher {
     return true;
   }
 
+  // The next holder will be told who was robbed (C-52): once, so a word that has this stamp, also one that the next
+  // holder emptied already, is left alone.
+  void told(const core::Control& c, Loss loss) const noexcept {
+    const std::uint64_t previous = P::load(rec_.previous);
+    if (unpack_handoff(previous).stamp == handoff_stamp(record_, c.seq) || !current(c)) return;
+    write_notice<P>(view_, record_, c.last, c.seq);
+    P::cas(rec_.previous, previous, pack(Handoff{c.last, loss, handoff_stamp(record_, c.seq)}));
+  }
+
   // The releasing side of release, handoff and reclaim.
   bool released(const core::Control& c, Loss loss) const noexcept {
     Entry& e = view_.entry(c.last);
@@ -143,17 +153,9 @@ class Finisher {
       const std::uint64_t raw = P::load(e.status);
       const Status s = unpack_status(raw);
       if (!mine(s, Phase::held) && !mine(s, Phase::marked) && raw != unfinished) return true;
-      const std::uint64_t previous = P::load(rec_.previous);
       if (!current(c)) return true;
-      bool tell = false;
-      if (loss != Loss::none) {
-        write_notice<P>(view_, record_, c.last, c.seq);
-        if (unpack_handoff(previous).stamp != handoff_stamp(record_, c.seq)) {
-          P::cas(rec_.previous, previous, pack(Handoff{c.last, loss, handoff_stamp(record_, c.seq)}));
-        }
-        // A detached holder has nobody who would come back to take the news: its entry is free at once.
-        tell = (P::load(e.flags) & entry_detached) == 0;
-      }
+      // A detached holder has nobody who would come back to take the news: its entry is free at once.
+      const bool tell = loss != Loss::none && (P::load(e.flags) & entry_detached) == 0;
       if (P::cas(e.status, raw, to(tell ? Phase::lost : Phase::free, c.seq))) {
         if (tell) signal_owner(c.last);
         return true;

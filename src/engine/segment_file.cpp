@@ -210,11 +210,12 @@ Mapping::Opened Mapping::try_open(const std::string& name, const std::string& pa
   Checked file;
   std::shared_ptr<Mapping> mapping;
   if (!open_checked(*registry, name, path, options, &file, &mapping)) return {};
+  const bool removed = file.removed;
   if (!mapping) {
     mapping.reset(new Mapping(name, path, std::move(file)));
     registry->add(mapping);
   }
-  if (!file.removed) return {Opened::End::opened, std::move(mapping)};
+  if (!removed) return {Opened::End::opened, std::move(mapping)};
   // Its remover was killed, or is just here: the mark decides, so the name is free as soon as somebody unlinks it.
   if (mapping->read_only()) return {};
   const bool unlinked = mapping->unlink_removed();

@@ -68,6 +68,8 @@ class Mapping final : public PageSource {
   /// The segments with a plain name, by name. Cleans up what killed creators left.
   static std::vector<ListedSegment> list();
 
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
   ~Mapping() override;
 
   [[nodiscard]] const View& view() const noexcept { return view_; }

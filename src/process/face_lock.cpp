@@ -47,7 +47,7 @@ struct Lock::State {
     const std::scoped_lock lock(mutex);
     if (first_hold == nullptr) {
       first_hold = &client->new_implicit();
-      engine::RealPolicy::store(first_known, 1);
+      engine::RealPolicy::store(first_known_, 1);
       first_thread = this_thread();
       return *first_hold;
     }
@@ -87,9 +87,9 @@ struct Lock::State {
 
  private:
   [[nodiscard]] bool first_thread_is(const void* thread) const noexcept {
-    return engine::RealPolicy::load(first_known) != 0 && first_thread == thread;
+    return engine::RealPolicy::load(first_known_) != 0 && first_thread == thread;
   }
-  engine::Word32 first_known;  // set after first_hold, before anybody but its thread compares
+  engine::Word32 first_known_;  // set after first_hold, before anybody but its thread compares
 };
 
 Lock::Lock(Session& session, std::string_view name, const LockOptions& options) : state_(std::make_unique<State>()) {
@@ -170,8 +170,8 @@ AcquireOutcome Lock::try_acquire(const HolderId& holder, const AcquireOptions& o
 }
 
 AcquireOutcome Lock::acquire(const HolderId& holder, const AcquireOptions& options,
-                             std::optional<std::chrono::nanoseconds> timeout, std::stop_token stop) {
-  return state_->client->acquire(request(holder, options), deadline_after(timeout), std::move(stop));
+                             std::optional<std::chrono::nanoseconds> timeout, const std::stop_token& stop) {
+  return state_->client->acquire(request(holder, options), deadline_after(timeout), stop);
 }
 
 AcquireOutcome Lock::try_acquire(const HolderId& holder, const AcquireOptions& options, std::error_code& ec) noexcept {
@@ -180,11 +180,10 @@ AcquireOutcome Lock::try_acquire(const HolderId& holder, const AcquireOptions& o
 }
 
 AcquireOutcome Lock::acquire(const HolderId& holder, const AcquireOptions& options,
-                             std::optional<std::chrono::nanoseconds> timeout, std::stop_token stop,
+                             std::optional<std::chrono::nanoseconds> timeout, const std::stop_token& stop,
                              std::error_code& ec) noexcept {
   return with_code(
-      ec, [&] { return acquire(holder, options, timeout, std::move(stop)); },
-      []() noexcept { return AcquireOutcome{}; });
+      ec, [&] { return acquire(holder, options, timeout, stop); }, []() noexcept { return AcquireOutcome{}; });
 }
 
 ReleaseOutcome Lock::release(const HolderId& holder) { return state_->client->release(holder.str()); }

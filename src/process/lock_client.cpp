@@ -66,6 +66,7 @@ struct LockClient::Around {
       again = std::min(again, next_lease_deadline(client.ops_.view(), client.ops_.index(), holder->entry));
       watch_bound(holder->entry);
     } catch (...) {
+      again = now + engine::recheck_ns;  // no memory, a damaged segment: the next look, or somebody else
     }
     return std::max(again, now + 1'000'000);
   }
@@ -207,7 +208,7 @@ LockClient::~LockClient() {
 
 // --- acquiring -------------------------------------------------------------------------------------------------------
 
-AcquireOutcome LockClient::acquire(const Request& request, std::int64_t deadline_ns, std::stop_token stop) {
+AcquireOutcome LockClient::acquire(const Request& request, std::int64_t deadline_ns, const std::stop_token& stop) {
   participant_->require_usable();
   require_holder(request.holder);
   require_reason(request.reason);

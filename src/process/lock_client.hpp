@@ -74,7 +74,7 @@ class LockClient {
   [[nodiscard]] Participant& participant() const noexcept { return *participant_; }
 
   /// deadline_ns on CLOCK_MONOTONIC, or try_once, or no_deadline.
-  AcquireOutcome acquire(const Request& request, std::int64_t deadline_ns, std::stop_token stop = {});
+  AcquireOutcome acquire(const Request& request, std::int64_t deadline_ns, const std::stop_token& stop = {});
   /// How far the wait of that holder is: its place (1 = next), or 0 if it does not wait.
   [[nodiscard]] std::uint32_t place_in_queue(std::string_view holder);
   /// Ends the hold of this session, else of a detached holder of that id (C-50).

@@ -146,6 +146,7 @@ void LockClient::tick() {
     try {
       if (participant_->usable()) lost.by = lost_text(lost.why).by;
     } catch (const Error&) {
+      lost.by.clear();  // the lock was removed, or is damaged: nobody has it
     }
     for (const auto& [id, callback] : std::vector(lost_callbacks_)) callback(HolderId(holder), lost);
   }

@@ -121,7 +121,8 @@ std::uint32_t LockClient::place_in_queue(std::string_view holder) {
 void LockClient::take_news(Hold& hold) noexcept {
   try {
     hold.previous = take_previous(hold.token);
-  } catch (...) {  // no memory for the news: the lock is held all the same
+  } catch (...) {
+    hold.previous.reset();  // no memory for the news: the lock is held all the same
   }
 }
 

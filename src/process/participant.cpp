@@ -100,7 +100,7 @@ void store_line(std::array<char, N>& row, std::string_view text) {
 
 }  // namespace
 
-std::unique_ptr<Participant> Participant::join(std::shared_ptr<Mapping> mapping, const JoinOptions& options) {
+std::unique_ptr<Participant> Participant::join(const std::shared_ptr<Mapping>& mapping, const JoinOptions& options) {
   if (mapping->read_only()) {
     throw Error(Errc::no_permission, mapping->path() + " can only be read by this process; joining needs write access");
   }
@@ -141,13 +141,16 @@ Participant::Participant(std::shared_ptr<Mapping> mapping, SlotIndex slot, std::
       id_word_(mapping_->view().slot(slot).id),
       removed_word_(mapping_->view().header().removed),
       alive_(engine::pack(SlotId{SlotState::alive, incarnation})) {
-  free_.reserve(4 * engine::entries_per_chunk);
+  free_.reserve(std::size_t{4} * engine::entries_per_chunk);
 }
 
 Participant::~Participant() {
   leave();
   // In a child, destroying its condition variable could wait for threads that were not copied.
-  if (!same_process(process_)) static_cast<void>(keeper_.release());
+  if (!same_process(process_) && keeper_) {
+    Keeper* const left_behind = keeper_.release();
+    left_behind->abandon();
+  }
 }
 
 SessionSlot& Participant::session() const noexcept { return mapping_->view().slot(slot_); }

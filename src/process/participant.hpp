@@ -46,7 +46,7 @@ class Participant {
  public:
   /// Joins. Throws Error: table_full (naming who has the slots), no_space, no_permission (mapped read-only),
   /// segment_gone, invalid_argument (interval), system.
-  [[nodiscard]] static std::unique_ptr<Participant> join(std::shared_ptr<engine::Mapping> mapping,
+  [[nodiscard]] static std::unique_ptr<Participant> join(const std::shared_ptr<engine::Mapping>& mapping,
                                                          const JoinOptions& options = {});
   /// Leaves.
   ~Participant();

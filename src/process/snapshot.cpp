@@ -15,7 +15,6 @@ namespace {
 
 using engine::Entry;
 using engine::Handoff;
-using engine::Phase;
 using engine::Record;
 using engine::Status;
 using engine::View;

@@ -85,7 +85,7 @@ class Companion {
       if (place != 0) text += "; place " + std::to_string(place) + " in the queue";
       say(text);
     } catch (const Error&) {
-      // The waiting thread meets the same error and reports it.
+      return;  // the waiting thread meets the same error and reports it
     }
   }
 

@@ -61,7 +61,6 @@ nanoseconds parse_duration(std::string_view option, std::string_view text, Zero 
 }
 
 std::string format_duration(nanoseconds duration) {
-  using namespace std::chrono;
   const std::int64_t ns = duration.count() < 0 ? 0 : duration.count();
   const std::int64_t s = ns / 1'000'000'000;
   if (s < 10) {

@@ -47,8 +47,8 @@ template <class Open>
 }
 
 /// The lock of that name; throws Error(not_found).
-[[nodiscard]] inline std::unique_ptr<process::LockClient> find_lock(std::shared_ptr<process::Participant> participant,
-                                                                    const std::string& name) {
+[[nodiscard]] inline std::unique_ptr<process::LockClient> find_lock(
+    const std::shared_ptr<process::Participant>& participant, const std::string& name) {
   const std::string& segment = participant->mapping().name();
   auto client = process::LockClient::find(participant, name);
   if (client == nullptr) throw Error(Errc::not_found, "no lock '" + name + "' in segment " + segment);

@@ -256,7 +256,8 @@ void on_bus_error(int) {
 }  // namespace shmcoord::tool
 
 int main(int argc, char** argv) {
-  using namespace shmcoord;
+  namespace engine = shmcoord::engine;
+  namespace tool = shmcoord::tool;
   engine::occupy_standard_descriptors();
   struct sigaction action {};
   action.sa_handler = tool::on_bus_error;
@@ -270,7 +271,7 @@ int main(int argc, char** argv) {
   } catch (const tool::Refusal& e) {
     tool::say(e.text);
     code = e.code;
-  } catch (const Error& e) {
+  } catch (const shmcoord::Error& e) {
     tool::say(e.what());
     code = tool::exit_code_of(e.errc());
   } catch (const std::exception& e) {
