@@ -119,14 +119,17 @@ struct LockClient::Around {
 
 // Ends `busy` of a Hold that the caller made busy.
 struct LockClient::Busy {
-  LockClient& client;
-  Hold& hold;
-
+  Busy(LockClient& of, Hold& which) noexcept : client(of), hold(which) {}
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
   ~Busy() {
     const std::scoped_lock lock(client.mutex_);
     hold.busy = false;
     client.idle_.notify_all();
   }
+
+  LockClient& client;
+  Hold& hold;
 };
 
 // --- attaching -------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "support/tool.hpp"
 
@@ -78,6 +79,37 @@ TEST_F(SegmentTool, APathIsASegmentToo) {
   EXPECT_EQ(got.code(), 0) << got.err;
   EXPECT_EQ(got.out, segment + "\n");
   EXPECT_EQ(run({"-s", segment, "segment", "remove"}).code(), 0);
+}
+
+// A closed stream must not become the segment's descriptor: the next message would overwrite its header.
+TEST_F(SegmentTool, ClosedStandardStreamsLeaveItAlone) {
+  ASSERT_EQ(run({"segment", "create"}).code(), 0);
+  for (const char* const closed : {">&-", "2>&-", "<&-", "<&- >&- 2>&-"}) {
+    for (const char* const command :
+         {"lock acquire c --holder a --ttl 60s", "lock acquire c --holder b -n", "reap --once", "inspect"}) {
+      const std::string line = std::string("$SHMCOORD ") + command + " " + closed;
+      start_shell(line)->wait();
+      ASSERT_EQ(run({"segment", "info"}).code(), 0) << line;
+    }
+  }
+}
+
+TEST_F(SegmentTool, OutputThatCannotBeWrittenIsAnError) {
+  EXPECT_EQ(start_shell("$SHMCOORD lock acquire x --holder a >/dev/full")->wait().code(), 70);
+  EXPECT_EQ(run({"lock", "acquire", "x", "--holder", "b", "-n"}).code(), 0) << "a hold that nobody was told of";
+  EXPECT_EQ(start_shell("$SHMCOORD inspect >/dev/full")->wait().code(), 70);
+  EXPECT_EQ(start_shell("$SHMCOORD reap --once >/dev/full")->wait().code(), 70);
+}
+
+// F39.
+TEST_F(SegmentTool, TruncatedUnderARunningCommand) {
+  const auto holder = start({"run", "-l", "x", "--", "sleep", "60"});
+  ASSERT_TRUE(eventually([&] { return run({"lock", "status", "x"}).out.find("held") != std::string::npos; }));
+  ASSERT_EQ(::truncate(path().c_str(), 4096), 0);
+  const Finished end = holder->wait();
+  EXPECT_EQ(end.code(), 69);
+  EXPECT_NE(end.err.find("truncated"), std::string::npos) << end.err;
+  ::unlink(path().c_str());
 }
 
 }  // namespace
