@@ -19,6 +19,9 @@
 #else
 #define SHMCOORD_TSAN 0
 #endif
+#if SHMCOORD_TSAN
+#include <sanitizer/tsan_interface.h>
+#endif
 
 // The engine's hands on a real machine: atomic words, futexes, clocks. The other implementation is the simulated policy
 // of the deterministic scheduler (tests/support/sim_policy.hpp); the engine is a template over it and touches shared
@@ -29,9 +32,10 @@
 // must be seen before a later *load* (Dekker: parked against granted, heartbeat against mark), the code says `fence`.
 //
 // The 128-bit CAS uses the __sync builtin: with -mcx16 both compilers inline cmpxchg16b for it, where the __atomic one
-// is a call into libatomic with gcc. Under TSan the __atomic form is used, which TSan understands. A 128-bit *load* by
-// cmpxchg16b would write, fault on a read-only mapping and steal the line, so load() takes two 64-bit loads between
-// equal sequences.
+// is a call into libatomic with gcc. ThreadSanitizer replaces either by a lock of its own process, which excludes no
+// other process; there the instruction is written out and TSan is told what it orders. A 128-bit *load* by cmpxchg16b
+// would write, fault on a read-only mapping and steal the line, so load() takes two 64-bit loads between equal
+// sequences.
 
 namespace shmcoord::engine {
 
@@ -70,14 +74,21 @@ struct RealPolicy {
     return __atomic_compare_exchange_n(&w.raw, &expected, desired, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
   }
   static bool cas(Word128& w, const core::Packed& expected, const core::Packed& desired) noexcept {
+#if SHMCOORD_TSAN
+    std::uint64_t seq = expected.seq;
+    std::uint64_t bits = expected.bits;
+    bool swapped = false;
+    __tsan_release(&w);
+    asm volatile("lock cmpxchg16b %1"
+                 : "=@ccz"(swapped), "+m"(w), "+a"(seq), "+d"(bits)
+                 : "b"(desired.seq), "c"(desired.bits)
+                 : "memory");
+    __tsan_acquire(&w);
+    return swapped;
+#else
     __extension__ using Wide = unsigned __int128;
     const auto wide = [](const core::Packed& p) { return Wide{p.bits} << 64U | p.seq; };
-    auto* const at = reinterpret_cast<Wide*>(&w);
-#if SHMCOORD_TSAN
-    Wide want = wide(expected);
-    return __atomic_compare_exchange_n(at, &want, wide(desired), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-#else
-    return __sync_bool_compare_and_swap(at, wide(expected), wide(desired));
+    return __sync_bool_compare_and_swap(reinterpret_cast<Wide*>(&w), wide(expected), wide(desired));
 #endif
   }
   static bool cas(Word128& w, const core::Control& expected, const core::Control& desired) noexcept {

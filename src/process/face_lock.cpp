@@ -47,8 +47,8 @@ struct Lock::State {
     const std::scoped_lock lock(mutex);
     if (first_hold == nullptr) {
       first_hold = &client->new_implicit();
-      engine::RealPolicy::store(first_known_, 1);
       first_thread = this_thread();
+      engine::RealPolicy::store(first_known_, 1);
       return *first_hold;
     }
     for (const auto& [thread, hold] : others) {
@@ -89,7 +89,7 @@ struct Lock::State {
   [[nodiscard]] bool first_thread_is(const void* thread) const noexcept {
     return engine::RealPolicy::load(first_known_) != 0 && first_thread == thread;
   }
-  engine::Word32 first_known_;  // set after first_hold, before anybody but its thread compares
+  engine::Word32 first_known_;  // set after first_hold and first_thread, which then never change
 };
 
 Lock::Lock(Session& session, std::string_view name, const LockOptions& options) : state_(std::make_unique<State>()) {

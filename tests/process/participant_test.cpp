@@ -112,9 +112,6 @@ TEST(Participant, TwoInOneProcessHaveTwoSlots) {
 
 // F21
 TEST(Participant, ForkedChildIsNone) {
-#ifdef SHMCOORD_UNDER_TSAN
-  GTEST_SKIP() << "TSan cannot start a thread in a child whose parent's thread had the same address";
-#endif
   OwnSegment segment;
   auto me = Participant::join(segment.mapping());
   const Ops lock = make_lock(*me, "deploy");

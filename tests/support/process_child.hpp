@@ -23,18 +23,6 @@
 // Real processes for tests: a segment of its own for each test, forked children that say when they are ready, memory
 // that both sides see, and waits that a watchdog ends.
 
-#if defined(__SANITIZE_THREAD__)
-#define SHMCOORD_UNDER_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define SHMCOORD_UNDER_TSAN 1
-#endif
-#endif
-#ifdef SHMCOORD_UNDER_TSAN
-// Children of threaded tests start threads of their own.
-extern "C" __attribute__((weak)) const char* __tsan_default_options() { return "die_after_fork=0"; }
-#endif
-
 namespace shmcoord::test {
 
 /// A new segment with a unique name; removed at the end by whoever made it.
