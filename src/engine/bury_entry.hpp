@@ -43,9 +43,8 @@ class EntryBurial {
       const std::uint64_t raw = P::load(e_.status);
       if (!owned() || raw == 0) return true;
       const Status s = unpack_status(raw);
-      if (!view_.has_record(s.record)) return false;
+      if (!view_.record_exists(s.record)) return false;
       Record& rec = view_.record(s.record);
-      if (!view_.pages_exist(view_.offset_of(&rec), sizeof(Record))) return false;
       const ControlOps<P> ops(view_, s.record, P::load(rec.generation));
       if (s.phase == Phase::free || s.phase == Phase::lost) {
         // A robbed owner that still runs takes the news of its loss itself.

@@ -123,8 +123,13 @@ struct ChunkOwner {
   SlotIndex slot = 0;
   std::uint64_t incarnation = 0;
 };
+inline constexpr std::uint64_t owner_incarnation_mask = (1ULL << 48U) - 1;
 constexpr std::uint64_t pack_owner(const ChunkOwner& o) noexcept {
-  return std::uint64_t{o.slot + 1} | (o.incarnation & ((1ULL << 48U) - 1)) << 16U;
+  return std::uint64_t{o.slot + 1} | (o.incarnation & owner_incarnation_mask) << 16U;
+}
+/// Are both the same life of a slot, if one of them comes from a chunk's owner?
+constexpr bool same_incarnation(std::uint64_t a, std::uint64_t b) noexcept {
+  return ((a ^ b) & owner_incarnation_mask) == 0;
 }
 /// Only for a value that is not 0.
 constexpr ChunkOwner unpack_owner(std::uint64_t raw) noexcept {

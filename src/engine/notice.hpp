@@ -36,7 +36,7 @@ void write_notice(const View& view, RecordIndex record, EntryIndex entry, std::u
   std::int32_t pid = e.bound_pid;
   if (const std::uint64_t owner = P::load(view.owner_of(entry)); pid == 0 && owner != 0) {
     const SlotIndex s = unpack_owner(owner).slot;
-    if (view.has_slot(s)) pid = view.slot(s).pid;
+    if (view.slot_exists(s)) pid = view.slot(s).pid;
   }
   const std::uint64_t since = P::load(e.since_ns);
   const std::uint32_t bytes = e.holder_bytes <= max_holder ? e.holder_bytes : 0;

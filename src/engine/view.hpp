@@ -45,6 +45,14 @@ struct View {
     }
     return true;
   }
+  /// Inside of the table, and with its pages there: for whoever walks a table, or has the index from where it may be
+  /// damaged.
+  [[nodiscard]] bool slot_exists(SlotIndex s) const noexcept { return has_slot(s) && exists(slot(s)); }
+  [[nodiscard]] bool record_exists(RecordIndex r) const noexcept { return has_record(r) && exists(record(r)); }
+  [[nodiscard]] bool entry_exists(EntryIndex i) const noexcept {
+    return has_entry(i) && exists(entry(i)) && exists(owner_of(i));
+  }
+
   [[nodiscard]] Word64& bitmap_word(std::uint64_t i) const noexcept { return at<Word64>(geo.bitmap, i); }
 
   [[nodiscard]] std::uint64_t offset_of(const void* p) const noexcept {
@@ -52,6 +60,10 @@ struct View {
   }
 
  private:
+  template <class T>
+  [[nodiscard]] bool exists(const T& part) const noexcept {
+    return pages_exist(offset_of(&part), sizeof part);
+  }
   template <class T>
   [[nodiscard]] T& at(std::uint64_t table, std::uint64_t index) const noexcept {
     return *reinterpret_cast<T*>(base + table + index * sizeof(T));

@@ -211,7 +211,7 @@ Keeper::Neighbour Keeper::look_around(bool thorough) noexcept {
     const SlotIndex s = (slot_ + n) % count;
     SessionSlot& other = view.slot(s);
     if (s == engine::detached_slot || s == slot_) continue;
-    if (!view.pages_exist(view.offset_of(&other), sizeof other)) continue;
+    if (!view.slot_exists(s)) continue;
     const SlotId id = engine::unpack_slot(RealPolicy::load(other.id));
     if (id.state == SlotState::free || id.state == SlotState::permanent) continue;
     const std::uint32_t life = RealPolicy::load(other.life);

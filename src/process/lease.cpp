@@ -34,9 +34,8 @@ const SessionSlot* beaten_by_keeper(const View& view, EntryIndex entry) noexcept
   const std::uint64_t owner = RealPolicy::load(view.owner_of(entry));
   if (owner == 0) return nullptr;
   const SlotIndex s = engine::unpack_owner(owner).slot;
-  if (s == engine::detached_slot || !view.has_slot(s)) return nullptr;
+  if (s == engine::detached_slot || !view.slot_exists(s)) return nullptr;
   const SessionSlot& slot = view.slot(s);
-  if (!view.pages_exist(view.offset_of(&slot), sizeof slot)) return nullptr;
   return (RealPolicy::load(slot.flags) & engine::slot_manual) != 0 ? nullptr : &slot;
 }
 
@@ -50,8 +49,8 @@ Silence listen(const View& view, std::int64_t now_ns) noexcept {
   bool anybody = false;
   const std::uint64_t high = RealPolicy::load(view.header().slot_high);
   for (SlotIndex s = 1; s < high && view.has_slot(s); ++s) {
+    if (!view.slot_exists(s)) continue;
     const SessionSlot& slot = view.slot(s);
-    if (!view.pages_exist(view.offset_of(&slot), sizeof(SessionSlot))) continue;
     const SlotState state = engine::unpack_slot(RealPolicy::load(slot.id)).state;
     if (state != SlotState::alive && state != SlotState::fenced) continue;
     if ((RealPolicy::load(slot.life) & engine::life_died) != 0) continue;

@@ -17,8 +17,6 @@ using engine::View;
 
 namespace {
 
-constexpr std::uint64_t owner_incarnation_mask = (1ULL << 48U) - 1;
-
 bool boot_differs(std::uint64_t boot) {
   const std::uint64_t now = boot_number();
   return boot != 0 && now != 0 && boot != now;
@@ -72,17 +70,13 @@ LifeReport examine(const Mapping& mapping, SlotIndex s, const SlotId& id, Look l
   return no_notice(mapping, s, look);
 }
 
-bool slot_exists(const View& view, SlotIndex s) {
-  return view.has_slot(s) && view.pages_exist(view.offset_of(&view.slot(s)), sizeof(SessionSlot));
-}
-
 LifeReport life_of_slot(const Mapping& mapping, SlotIndex s, const std::uint64_t* incarnation, Look look) {
-  if (!slot_exists(mapping.view(), s)) return {Life::dead, Proof::buried};
+  if (!mapping.view().slot_exists(s)) return {Life::dead, Proof::buried};
   const SessionSlot& slot = mapping.view().slot(s);
   for (;;) {
     const std::uint64_t raw = RealPolicy::load(slot.id);
     const SlotId id = engine::unpack_slot(raw);
-    if (incarnation != nullptr && ((id.incarnation ^ *incarnation) & owner_incarnation_mask) != 0) {
+    if (incarnation != nullptr && !engine::same_incarnation(id.incarnation, *incarnation)) {
       return {Life::dead, Proof::buried};
     }
     const LifeReport report = examine(mapping, s, id, look);

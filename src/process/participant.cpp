@@ -209,7 +209,7 @@ void Participant::wait_until_watched() noexcept {
       const SlotIndex p = (slot_ + count - n) % count;
       if (p == engine::detached_slot || p == slot_) continue;
       const SessionSlot& other = view.slot(p);
-      if (!view.pages_exist(view.offset_of(&other), sizeof other)) continue;
+      if (!view.slot_exists(p)) continue;
       const SlotState state = engine::unpack_slot(RealPolicy::load(other.id)).state;
       if (state != SlotState::alive && state != SlotState::fenced) continue;
       if ((RealPolicy::load(other.life) & engine::life_died) == 0) return p;

@@ -1,6 +1,7 @@
 #include "process/recovery.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "engine/bury_entry.hpp"
@@ -26,14 +27,8 @@ using engine::View;
 
 namespace {
 
-constexpr std::uint64_t owner_incarnation_mask = (1ULL << 48U) - 1;
-
-bool slot_exists(const View& view, SlotIndex s) {
-  return view.has_slot(s) && view.pages_exist(view.offset_of(&view.slot(s)), sizeof(SessionSlot));
-}
-
 bool names(const ChunkOwner& owner, SlotIndex slot, std::uint64_t incarnation) {
-  return owner.slot == slot && owner.incarnation == (incarnation & owner_incarnation_mask);
+  return owner.slot == slot && engine::same_incarnation(owner.incarnation, incarnation);
 }
 
 // Everything that belongs to the session; frees its chunks unless it may still run. False: the segment is damaged.
@@ -60,11 +55,9 @@ bool bury_entries(const Mapping& mapping, SlotIndex slot, std::uint64_t incarnat
 // entries leads to that word.
 void help_record(const Mapping& mapping, std::uint64_t helping) {
   const View& view = mapping.view();
-  if (helping == 0 || !view.has_record(static_cast<RecordIndex>(helping - 1))) return;
+  if (helping == 0 || !view.record_exists(static_cast<RecordIndex>(helping - 1))) return;
   const auto r = static_cast<RecordIndex>(helping - 1);
-  const engine::Record& record = view.record(r);
-  if (!view.pages_exist(view.offset_of(&record), sizeof record)) return;
-  engine::ControlOps<RealPolicy>(view, r, RealPolicy::load(record.generation)).settle();
+  engine::ControlOps<RealPolicy>(view, r, RealPolicy::load(view.record(r).generation)).settle();
 }
 
 // From `dying` on, which anybody may do, several times.
@@ -127,9 +120,7 @@ SessionView session_view(const Mapping& mapping, SlotIndex s) {
 bool holds(Phase phase) { return phase == Phase::held || phase == Phase::marked; }
 
 const engine::Record* record_at(const View& view, RecordIndex r) {
-  if (!view.has_record(r)) return nullptr;
-  const engine::Record& record = view.record(r);
-  return view.pages_exist(view.offset_of(&record), sizeof record) ? &record : nullptr;
+  return view.record_exists(r) ? &view.record(r) : nullptr;
 }
 
 // What the entry is once its word's last operation is finished: an owner may leave its own for others to finish.
@@ -174,11 +165,8 @@ EntryView entry_view(const Mapping& mapping, EntryIndex i, const ChunkOwner& own
   return v;
 }
 
-const SessionView* find_session(const Snapshot& snapshot, const EntryView& e) {
-  for (const SessionView& s : snapshot.sessions) {
-    if (s.slot == e.slot && (s.incarnation & owner_incarnation_mask) == e.incarnation) return &s;
-  }
-  return nullptr;
+bool owns(const SessionView& s, const EntryView& e) {
+  return s.slot == e.slot && engine::same_incarnation(s.incarnation, e.incarnation);
 }
 
 std::string describe(const EntryView& e, const SessionView* session, std::string_view why) {
@@ -216,12 +204,12 @@ std::string_view to_string(Action::Kind kind) noexcept {
 
 bool bury(const Mapping& mapping, SlotIndex s, std::uint64_t incarnation) {
   const View& view = mapping.view();
-  if (!slot_exists(view, s)) return true;
+  if (!view.slot_exists(s)) return true;
   SessionSlot& slot = view.slot(s);
   for (;;) {
     const std::uint64_t raw = RealPolicy::load(slot.id);
     const SlotId id = engine::unpack_slot(raw);
-    if (((id.incarnation ^ incarnation) & owner_incarnation_mask) != 0 || id.state == SlotState::free) return true;
+    if (!engine::same_incarnation(id.incarnation, incarnation) || id.state == SlotState::free) return true;
     if (id.state == SlotState::permanent) return false;
     if (id.state == SlotState::dying) return finish_burial(mapping, s, id.incarnation);
     if (life_of(mapping, s, id.incarnation, Look::thorough).life != Life::dead) return false;
@@ -230,7 +218,7 @@ bool bury(const Mapping& mapping, SlotIndex s, std::uint64_t incarnation) {
 }
 
 bool bury(const Mapping& mapping, SlotIndex s) {
-  if (!slot_exists(mapping.view(), s)) return true;
+  if (!mapping.view().slot_exists(s)) return true;
   return bury(mapping, s, engine::unpack_slot(RealPolicy::load(mapping.view().slot(s).id)).incarnation);
 }
 
@@ -249,7 +237,7 @@ void bury_left(const Mapping& mapping, SlotIndex s, std::uint64_t incarnation) {
 
 bool fence(const Mapping& mapping, SlotIndex s, std::uint64_t incarnation) {
   const View& view = mapping.view();
-  if (s == engine::detached_slot || !slot_exists(view, s)) return false;
+  if (s == engine::detached_slot || !view.slot_exists(s)) return false;
   SessionSlot& slot = view.slot(s);
   const std::uint64_t fenced = engine::pack(SlotId{SlotState::fenced, incarnation});
   RealPolicy::cas(slot.id, engine::pack(SlotId{SlotState::alive, incarnation}), fenced);
@@ -264,7 +252,7 @@ Snapshot take_snapshot(const Mapping& mapping, std::int64_t now_ns) {
   Snapshot snapshot;
   const std::uint64_t high = RealPolicy::load(view.header().slot_high);
   for (SlotIndex s = 1; s < high && view.has_slot(s); ++s) {
-    if (!slot_exists(view, s)) continue;
+    if (!view.slot_exists(s)) continue;
     if (engine::unpack_slot(RealPolicy::load(view.slot(s).id)).state == SlotState::free) continue;
     snapshot.sessions.push_back(session_view(mapping, s));
   }
@@ -285,18 +273,24 @@ std::vector<Action> plan(const Snapshot& snapshot, const SweepOptions& options) 
   const auto about = [&](const EntryView& e, const SessionView* s, Action::Kind kind, Loss why) {
     actions.push_back({kind, e.slot, e.incarnation, e.entry, e.record, why, describe(e, s, to_string(why))});
   };
+  std::multimap<SlotIndex, const EntryView*> entries_of;
+  for (const EntryView& e : snapshot.entries) entries_of.emplace(e.slot, &e);
+  std::map<SlotIndex, const SessionView*> session_of;
   for (const SessionView& s : snapshot.sessions) {
+    session_of.emplace(s.slot, &s);
     const bool dead = s.life.life == Life::dead;
     if (!dead && s.state != SlotState::fenced) continue;
-    for (const EntryView& e : snapshot.entries) {
-      if (e.slot != s.slot || e.incarnation != (s.incarnation & owner_incarnation_mask)) continue;
-      if (!dead && !holds(e.phase) && e.phase != Phase::waiting) continue;
+    const auto [first, end] = entries_of.equal_range(s.slot);
+    for (auto at = first; at != end; ++at) {
+      const EntryView& e = *at->second;
+      if (!owns(s, e) || (!dead && !holds(e.phase) && e.phase != Phase::waiting)) continue;
       about(e, &s, kind_of(e.phase), dead ? Loss::died : Loss::forced);
     }
     if (dead) actions.push_back({Action::Kind::bury_session, s.slot, s.incarnation, 0, 0, Loss::died, describe(s)});
   }
   for (const EntryView& e : snapshot.entries) {
-    const SessionView* const s = find_session(snapshot, e);
+    const auto found = session_of.find(e.slot);
+    const SessionView* const s = found != session_of.end() && owns(*found->second, e) ? found->second : nullptr;
     if (s != nullptr && (s->life.life == Life::dead || s->state == SlotState::fenced)) continue;
     if (e.slot == engine::detached_slot && e.bound_process_gone) {
       about(e, nullptr, kind_of(e.phase), Loss::died);

@@ -63,11 +63,6 @@ class Painter {
     friend constexpr auto operator<=>(const Member&, const Member&) = default;
   };
 
-  [[nodiscard]] bool readable(EntryIndex i) const noexcept {
-    return view_.has_entry(i) && view_.pages_exist(view_.offset_of(&view_.entry(i)), sizeof(Entry)) &&
-           view_.pages_exist(view_.offset_of(&view_.owner_of(i)), sizeof(engine::Word64));
-  }
-
   void read(LockView& lock, const Record& record, const core::Control& c) const {
     lock.kind = static_cast<engine::Kind>(P::load(record.kind));
     lock.seq = c.seq;
@@ -76,8 +71,8 @@ class Painter {
     lock.stale_threshold_ns = as_time(record.stale_threshold_ns);
     lock.default_ttl_ns = as_time(record.default_ttl_ns);
     lock.max_hold_ns = as_time(record.max_hold_ns);
-    lock.damaged = !core::plausible(c) || (c.last != engine::nil_entry && !readable(c.last)) ||
-                   (c.tail != engine::nil_entry && !readable(c.tail));
+    lock.damaged = !core::plausible(c) || (c.last != engine::nil_entry && !view_.entry_exists(c.last)) ||
+                   (c.tail != engine::nil_entry && !view_.entry_exists(c.tail));
     if (lock.damaged) return;
 
     const Handoff handoff =
@@ -111,7 +106,7 @@ class Painter {
       if (i == engine::nil_entry || std::binary_search(found.begin(), end, i)) continue;
       if (std::find(end, found.end(), i) == found.end()) found.push_back(i);
     }
-    std::erase_if(found, [&](EntryIndex i) { return !readable(i); });
+    std::erase_if(found, [&](EntryIndex i) { return !view_.entry_exists(i); });
     return found;
   }
 
@@ -129,7 +124,7 @@ class Painter {
     EntryIndex at = whole ? engine::nil_entry : next_of(c.tail);
     // Some may have come since the entries were listed. Bounded by what was listed, so that damage costs little.
     const std::size_t most = 2 * waiting.size() + 1000;
-    for (std::size_t steps = 0; !whole && steps < most && readable(at); ++steps) {
+    for (std::size_t steps = 0; !whole && steps < most && view_.entry_exists(at); ++steps) {
       if (meaning(at).role == Role::waiting) order.push_back(at);
       whole = at == c.tail;
       at = at == before_last ? c.last : next_of(at);
@@ -178,7 +173,7 @@ class Painter {
   [[nodiscard]] const SessionView* session_of(const engine::ChunkOwner& owner) const noexcept {
     if (owner.slot >= by_slot_.size() || by_slot_[owner.slot] == none) return nullptr;
     const SessionView& s = picture_.snapshot.sessions[by_slot_[owner.slot]];
-    return ((s.incarnation ^ owner.incarnation) & ((1ULL << 48U) - 1)) == 0 ? &s : nullptr;
+    return engine::same_incarnation(s.incarnation, owner.incarnation) ? &s : nullptr;
   }
 
   /// Looked at, not taken: the next holder is told all the same.
