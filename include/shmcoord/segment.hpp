@@ -60,7 +60,8 @@ class SHMCOORD_EXPORT Segment {
                                                std::error_code& ec) noexcept;
 
   /// Unlinks the segment. Refused with Errc::in_use while anything in it is held or waited for, unless forced; then
-  /// every hold in it is lost and its holders are told.
+  /// every hold in it is lost and its holders are told. Forced, a damaged one is deleted too: by its plain name
+  /// whatever the file contains, by a path only if it starts as a segment does; never what is not a regular file.
   static void remove(std::string_view name, bool force = false);
   /// The segments of this host in /dev/shm, whether or not this user may open them.
   static std::vector<SegmentListing> list();

@@ -48,6 +48,21 @@ std::uint64_t random_word() {
   return word;
 }
 
+/// open() with O_CREAT or O_TMPFILE failed in `directory`.
+[[noreturn]] void fail_creation(const std::string& what, const std::string& directory, int error) {
+  struct stat st {};
+  const bool there = ::stat(directory.c_str(), &st) == 0;
+  if (error == ENOENT && !there) {
+    const std::string advice =
+        directory == segment_directory ? "mount a tmpfs there" : "make it first (mkdir -p), or give a name without '/'";
+    throw Error(Errc::system, what + ": the directory " + directory + " does not exist; " + advice);
+  }
+  if (error == ENOTDIR) {
+    throw Error(Errc::system, what + ": " + directory + " is not a directory; give a path in one that exists");
+  }
+  fail(what, "creating it in " + directory, error);
+}
+
 class Descriptor {
  public:
   explicit Descriptor(int fd) noexcept : fd_(fd) {}
@@ -146,7 +161,7 @@ int build_unnamed(const std::string& path, const BirthOptions& options, const st
     // What file systems and kernels say that do not know it.
     *impossible = errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL;
     if (*impossible) return -1;
-    fail(what, "creating it in " + directory, errno);
+    fail_creation(what, directory, errno);
   }
   build(file.get(), options, what);
   for (const BirthWay way : {BirthWay::proc_link, BirthWay::empty_path_link}) {
@@ -180,7 +195,7 @@ int build_named(const std::string& path, const BirthOptions& options, const std:
     Descriptor file(::open(temporary.c_str(), O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (file.get() < 0) {
       if (errno == EEXIST) continue;
-      fail(what, "creating it in " + directory, errno);
+      fail_creation(what, directory, errno);
     }
     if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) continue;  // taken for a stale one, and about to be removed
     try {

@@ -89,6 +89,28 @@ class Patience {
   int rounds_ = 0;
 };
 
+/// Unlinks the path while the file lock is held; false: another process is at it. The lock on the old file makes sure
+/// that between the look at the path and the unlink nobody else frees the path, so a new segment of that name is never
+/// hit.
+template <class StillThere>
+bool unlink_locked(int fd, const std::string& path, const std::string& what, StillThere&& still_there) {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = unlink_lock_byte;
+  lock.l_len = 1;
+  if (::fcntl(fd, F_SETLK, &lock) != 0) {
+    if (errno == EAGAIN || errno == EACCES) return false;
+    throw Error(Errc::system, what + ": cannot be locked: " + text_of(errno));
+  }
+  const int error = still_there() && ::unlink(path.c_str()) != 0 ? errno : 0;
+  lock.l_type = F_UNLCK;
+  ::fcntl(fd, F_SETLK, &lock);
+  if (error == 0 || error == ENOENT) return true;
+  throw Error(Errc::no_permission,
+              what + ": its file cannot be deleted: " + text_of(error) + "; its owner must delete it");
+}
+
 }  // namespace
 
 struct Mapping::Region {
@@ -236,25 +258,37 @@ std::shared_ptr<Mapping> Mapping::try_create(const std::string& name, const std:
   return mapping;
 }
 
-/// Unlinks the removed segment from its path; false: another process is at it. The lock on the removed file makes sure
-/// that between the look at the path and the unlink nobody else frees the path, so a new segment of that name is never
-/// hit.
+/// Unlinks the removed segment from its path; false: another process is at it.
 bool Mapping::unlink_removed() const {
-  struct flock lock {};
-  lock.l_type = F_WRLCK;
-  lock.l_whence = SEEK_SET;
-  lock.l_start = unlink_lock_byte;
-  lock.l_len = 1;
-  if (::fcntl(fd_, F_SETLK, &lock) != 0) {
-    if (errno == EAGAIN || errno == EACCES) return false;
-    throw Error(Errc::system, describe(name_, path_) + ": cannot be locked: " + text_of(errno));
+  return unlink_locked(fd_, path_, describe(name_, path_), [this] { return check_identity() == Identity::same; });
+}
+
+/// Unlinks what is at the path though it is no good segment. Sessions that still map it are not marked; they look at
+/// the path now and then, and find it gone.
+void Mapping::unlink_damaged(const std::string& path, const std::string& what) {
+  Patience patience(what);
+  for (;; patience.wait_a_little()) {
+    const SegmentRegistry::Hold registry;
+    Checked file;  // a descriptor of an inode that the process uses stays open, as everywhere
+    if (::lstat(path.c_str(), &file.st) != 0) {
+      if (errno == ENOENT || errno == ENOTDIR) return;
+      fail_open(errno, what);
+    }
+    require_regular(file.st.st_mode, what);  // before open(), which on a device might already do something
+    occupy_standard_descriptors();
+    file.fd = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    if (file.fd < 0) {
+      if (errno == ENOENT) return;
+      fail_open(errno, what);
+    }
+    if (::fstat(file.fd, &file.st) != 0) throw Error(Errc::system, what + ": " + text_of(errno));
+    file.close_it = !registry->knows(file.st.st_dev, file.st.st_ino);
+    const auto still_there = [&] {
+      struct stat now {};
+      return ::lstat(path.c_str(), &now) == 0 && now.st_dev == file.st.st_dev && now.st_ino == file.st.st_ino;
+    };
+    if (unlink_locked(file.fd, path, what, still_there)) return;
   }
-  const int error = check_identity() == Identity::same && ::unlink(path_.c_str()) != 0 ? errno : 0;
-  lock.l_type = F_UNLCK;
-  ::fcntl(fd_, F_SETLK, &lock);
-  if (error == 0 || error == ENOENT) return true;
-  throw Error(Errc::no_permission, describe(name_, path_) + ": it was removed, but its file cannot be deleted: " +
-                                       text_of(error) + "; its owner must delete it");
 }
 
 std::shared_ptr<Mapping> Mapping::open(const std::string& name_or_path, const OpenOptions& options) {
@@ -293,11 +327,20 @@ std::shared_ptr<Mapping> Mapping::open_or_create(const std::string& name_or_path
   }
 }
 
-void Mapping::remove(const std::string& name_or_path, const OpenOptions& options) {
+void Mapping::remove(const std::string& name_or_path, const OpenOptions& options, Damaged damaged) {
   const std::string path = segment_path(name_or_path);
   const std::string what = describe(name_or_path, path);
   Patience patience(what);
-  const Opened opened = try_open(name_or_path, path, {options.trusted_owner, false});
+  Opened opened;
+  try {
+    opened = try_open(name_or_path, path, {options.trusted_owner, false});
+  } catch (const Error& e) {
+    const bool plain = name_or_path.find('/') == std::string::npos;
+    const bool content = e.errc() == Errc::segment_corrupt || e.errc() == Errc::segment_version ||
+                         (e.errc() == Errc::segment_foreign && plain);
+    if (damaged == Damaged::unlink && content) return unlink_damaged(path, what);
+    throw;
+  }
   switch (opened.end) {
     case Opened::End::absent: throw Error(Errc::segment_not_found, what + ": there is no such segment");
     case Opened::End::unlinked: return;
@@ -307,7 +350,7 @@ void Mapping::remove(const std::string& name_or_path, const OpenOptions& options
       const std::uint64_t high =
           std::min<std::uint64_t>(RealPolicy::load(view.header().slot_high), view.geo.sizes.sessions);
       for (SlotIndex s = 0; s < high; ++s) {
-        if (!view.pages_exist(view.geo.slots + s * sizeof(SessionSlot), sizeof(SessionSlot))) continue;
+        if (!view.slot_exists(s)) continue;
         Word32& signal = view.slot(s).signal;
         RealPolicy::add(signal, 1);
         RealPolicy::wake(signal);

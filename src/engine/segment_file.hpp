@@ -61,9 +61,13 @@ class Mapping final : public PageSource {
                                                  const CreateOptions& create_options = {},
                                                  const OpenOptions& open_options = {});
 
+  enum class Damaged : std::uint8_t { refuse, unlink };
   /// Marks the segment as removed (everybody's holds in it are lost), wakes all keepers, unlinks it. Unconditional:
-  /// whether it is in use is for the caller to ask first.
-  static void remove(const std::string& name_or_path, const OpenOptions& options = {});
+  /// whether it is in use is for the caller to ask first. A file that cannot be opened as a segment because of what is
+  /// in it is only unlinked, if wanted: with a plain name whatever it contains, at a path only when it starts as a
+  /// segment does, since a path may be a slip that leads to anybody's file. Who still uses it sees that it is gone.
+  static void remove(const std::string& name_or_path, const OpenOptions& options = {},
+                     Damaged damaged = Damaged::refuse);
 
   /// The segments with a plain name, by name. Cleans up what killed creators left.
   static std::vector<ListedSegment> list();
@@ -121,6 +125,7 @@ class Mapping final : public PageSource {
   static std::shared_ptr<Mapping> try_create(const std::string& name, const std::string& path,
                                              const CreateOptions& options);
   [[nodiscard]] bool unlink_removed() const;
+  static void unlink_damaged(const std::string& path, const std::string& what);
   void ensure_row(std::uint64_t table, std::uint64_t row, std::uint64_t row_bytes) {
     ensure(table + row * row_bytes, row_bytes);
   }

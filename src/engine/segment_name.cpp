@@ -16,6 +16,7 @@ std::string_view check_segment_name(std::string_view name) noexcept {
   if (name.size() > max_segment_name) return "is longer than 200 bytes";
   if (const std::string_view fault = core::check_name(name); !fault.empty()) return fault;
   if (name.front() == '.') return "starts with a dot";
+  if (name.front() == ' ' || name.back() == ' ') return "starts or ends with a space";
   if (name.find('/') != std::string_view::npos) return "contains a slash";
   return {};
 }

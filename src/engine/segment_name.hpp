@@ -5,7 +5,8 @@
 
 // Names of segments and where they lead. A plain name stands for /dev/shm/shmcoord.<name>; whatever has a '/' is a
 // path. The prefix keeps us away from other people's files in /dev/shm and lets `list` find ours; a plain name cannot
-// lead out of the directory, nor to a hidden file.
+// lead out of the directory, nor to a hidden file. A space at either end is a slip of quoting in a script that no
+// message would show, and would quietly make a second segment beside the one that was meant.
 
 namespace shmcoord::engine {
 

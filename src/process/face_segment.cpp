@@ -26,6 +26,26 @@ engine::CreateOptions create_options(const SegmentOptions& options) {
 
 std::optional<Segment> none() noexcept { return std::nullopt; }
 
+/// Throws in_use.
+void require_unused(const std::string& name) {
+  const auto mapping = engine::Mapping::open(name);
+  process::sweep(*mapping, process::real_clock().now_ns());  // the dead do not keep a segment in use
+  for (const process::EntryView& e : process::take_snapshot(*mapping, process::real_clock().now_ns()).entries) {
+    if (e.phase == engine::Phase::lost || e.phase == engine::Phase::prepared) continue;
+    throw Error(Errc::in_use, "segment " + mapping->path() + " is in use: '" + e.name + "' is held or waited for by '" +
+                                  e.holder + "'; end it first, or use force");
+  }
+}
+
+/// What is left to do about a segment that cannot be opened, and so cannot be asked whether it is in use.
+const char* advice_for(Errc code, const std::string& name, bool force) noexcept {
+  const bool damaged = code == Errc::segment_corrupt || code == Errc::segment_version;
+  if (damaged && !force) return "; force (--force) deletes it all the same";
+  if (code != Errc::segment_foreign) return "";
+  if (name.find('/') != std::string::npos) return "; if nobody needs the file, delete it yourself";
+  return force ? "" : "; force (--force) deletes it if it is a regular file";
+}
+
 }  // namespace
 
 Segment::Segment(std::shared_ptr<engine::Mapping> mapping) noexcept : mapping_(std::move(mapping)) {}
@@ -63,16 +83,12 @@ std::optional<Segment> Segment::open_or_create(std::string_view name, const Segm
 
 void Segment::remove(std::string_view name, bool force) {
   const std::string which = name_or_default(name);
-  if (!force) {
-    const auto mapping = engine::Mapping::open(which);
-    process::sweep(*mapping, process::real_clock().now_ns());  // the dead do not keep a segment in use
-    for (const process::EntryView& e : process::take_snapshot(*mapping, process::real_clock().now_ns()).entries) {
-      if (e.phase == engine::Phase::lost || e.phase == engine::Phase::prepared) continue;
-      throw Error(Errc::in_use, "segment " + mapping->path() + " is in use: '" + e.name +
-                                    "' is held or waited for by '" + e.holder + "'; end it first, or use force");
-    }
+  try {
+    if (!force) require_unused(which);
+    engine::Mapping::remove(which, {}, force ? engine::Mapping::Damaged::unlink : engine::Mapping::Damaged::refuse);
+  } catch (const Error& e) {
+    throw Error(e.errc(), std::string(e.what()) + advice_for(e.errc(), which, force));
   }
-  engine::Mapping::remove(which);
 }
 
 std::vector<SegmentListing> Segment::list() {

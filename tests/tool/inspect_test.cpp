@@ -118,6 +118,40 @@ TEST_F(Inspect, TextsOfOthersDoNotDriveTheTerminal) {
   EXPECT_EQ(text(lock_with(0).at("holder").as_object().at("reason")), "a\xEF\xBF\xBD[2Jb\xEF\xBF\xBD\"c");
 }
 
+TEST_F(Inspect, NothingMisleadingIsPrinted) {
+  // Overrides and marks of direction, a line separator, invisible signs; the joiner of an emoji stays.
+  const std::string name = "a\u202Eb\u200Fc\u2028d\u200Be\uFEFFf\U000E0041\u2066g\u061Ch";
+  const std::string family = "\U0001F468\u200D\U0001F469";
+  ASSERT_EQ(run({"lock", "acquire", name, "--holder", family}).code(), 0);
+  const std::string clean = "a\uFFFDb\uFFFDc\uFFFDd\uFFFDe\uFFFDf\uFFFD\uFFFDg\uFFFDh";
+  for (const Finished& got :
+       {run({"inspect"}), run({"lock", "status", name}), run({"lock", "acquire", name, "--holder", "b", "-n"})}) {
+    EXPECT_NE((got.out + got.err).find(clean), std::string::npos) << got.out << got.err;
+    EXPECT_NE((got.out + got.err).find(family), std::string::npos) << got.out << got.err;
+  }
+  // Also where the words are those of the caller itself.
+  const Finished usage = run({"inspect", "--\x1b[2J\xff"});
+  EXPECT_EQ(usage.code(), 64);
+  EXPECT_EQ(usage.err.find('\x1b'), std::string::npos);
+  EXPECT_EQ(usage.err.find('\xff'), std::string::npos);
+}
+
+TEST_F(Inspect, ColumnsAreAlignedAsATerminalShowsThem) {
+  const struct {
+    const char* name;
+    std::size_t columns;
+  } names[] = {{"ascii", 5},      {"e\u0301te\u0301", 3}, {"\u65E5\u672C\u8A9E", 6}, {"\uFF21\uFF22", 4},
+               {"\U0001F512", 2}, {"\u0645\u064E", 1},    {"\u0E01\u0E34\u0E19", 2}, {"\uD55C\uAE00", 4},
+               {"\U00020000", 2}, {"\u00FC", 1},          {"a-much-longer-name", 18}};
+  for (const auto& n : names) ASSERT_EQ(run({"lock", "acquire", n.name, "--holder", n.name}).code(), 0);
+  const std::string table = run({"inspect"}).out;
+  for (const auto& [name, columns] : names) {
+    const std::string line = "\n" + std::string(name) + std::string(18 - columns + 2, ' ') + "held   " + name +
+                             std::string(18 - columns + 2, ' ') + "-    ";
+    EXPECT_NE(table.find(line), std::string::npos) << name << "\n" << table;
+  }
+}
+
 TEST_F(Inspect, WatchWritesADocumentALineUntilItIsInterrupted) {
   ASSERT_EQ(run({"lock", "acquire", "x", "--holder", "me"}).code(), 0);
   const auto watch = start({"--json", "inspect", "--watch"});

@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <chrono>
+
+#include "shmcoord/shmcoord.hpp"
 #include "support/tool.hpp"
 
 // `lock …` and `force-release`, as scripts use them: taken in one process, given back in another.
@@ -144,6 +147,28 @@ TEST_F(LockScript, BoundToAProcessItEndsWithIt) {
   const Finished got = waiter->wait();
   EXPECT_EQ(got.code(), 0);
   EXPECT_NE(got.err.find("died; taking over"), std::string::npos) << got.err;
+}
+
+// Nobody beats for it, and its process lives: silence is no reason to take it away.
+TEST_F(LockScript, BoundToAProcessItDoesNotGoStale) {
+  using namespace std::chrono_literals;
+  {
+    const auto segment = Segment::open_or_create(segment_);
+    Session session{segment};
+    const Lock bound{session, "x", {.stale_threshold = 100ms}};
+    const Lock plain{session, "y", {.stale_threshold = 100ms}};
+  }
+  const auto owner = start_shell("echo $$ >$SCRATCH/owner; exec sleep 1000");
+  const pid_t pid = pid_from("owner");
+  ASSERT_EQ(acquire("a", {"--pid", std::to_string(pid)}).code(), 0);
+  ASSERT_EQ(run({"lock", "acquire", "y", "--holder", "a"}).code(), 0);
+  const Finished stale = run({"lock", "acquire", "y", "--holder", "b"});
+  EXPECT_NE(stale.err.find("stale threshold"), std::string::npos) << stale.err;
+  EXPECT_EQ(acquire("b", {"-n"}).code(), 1) << "the same time passed for this one";
+  EXPECT_EQ(run({"reap", "--once"}).code(), 0);
+  EXPECT_EQ(run({"lock", "status", "x", "--holder", "a"}).code(), 0);
+  owner->signal(SIGKILL);
+  EXPECT_EQ(acquire("b", {"-w", "10s"}).code(), 0);
 }
 
 TEST_F(LockScript, BoundToAProcessThatIsNotThere) {

@@ -105,6 +105,16 @@ TEST_F(RunDeath, ToolAndGuardianKilledTheKernelEndsTheCommandAndTheLockWaitsForT
   ::usleep(300'000);
   EXPECT_FALSE(process_gone(child_));
   EXPECT_TRUE(next_->running()) << "the next holder got in while the old one's child runs";
+  // Whoever looks is told what to end.
+  const std::string named = "sleep 1000 (pid " + std::to_string(child_) + ") goes on and keeps it";
+  for (const Finished& looked :
+       {run({"inspect"}), run({"inspect", "x"}), run({"lock", "status", "x"}), run({"run", "-n", "-l", "x", "true"}),
+        run({"lock", "acquire", "x", "--holder", "third", "-w", "10ms"})}) {
+    EXPECT_NE((looked.out + looked.err).find(named), std::string::npos) << looked.out << looked.err;
+  }
+  const std::string kept = "\"kept_by\":[{\"pid\":" + std::to_string(child_) + ",\"command\":\"sleep 1000\"}]";
+  EXPECT_NE(run({"--json", "inspect", "x"}).out.find(kept), std::string::npos);
+  EXPECT_NE(run({"--json", "lock", "status", "x"}).out.find(kept), std::string::npos);
   ::kill(child_, SIGKILL);
   EXPECT_EQ(next_->wait().code(), 0);
 }

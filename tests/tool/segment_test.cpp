@@ -1,6 +1,9 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <fstream>
 
 #include "support/tool.hpp"
 
@@ -99,6 +102,114 @@ TEST_F(SegmentTool, OutputThatCannotBeWrittenIsAnError) {
   EXPECT_EQ(run({"lock", "acquire", "x", "--holder", "b", "-n"}).code(), 0) << "a hold that nobody was told of";
   EXPECT_EQ(start_shell("$SHMCOORD inspect >/dev/full")->wait().code(), 70);
   EXPECT_EQ(start_shell("$SHMCOORD reap --once >/dev/full")->wait().code(), 70);
+}
+
+std::string bytes_of(const std::string& path, std::size_t count) {
+  std::string bytes(count, '\0');
+  std::ifstream(path, std::ios::binary).read(bytes.data(), static_cast<std::streamsize>(count));
+  return bytes;
+}
+
+TEST_F(SegmentTool, ADamagedOneIsRemovedByForceOnly) {
+  ASSERT_EQ(run({"segment", "create"}).code(), 0);
+  const std::string head = bytes_of(path(), 8192);
+  std::string other_version = head;
+  other_version[8] = 77;
+  const std::string contents[] = {"",   "this is not a segment", std::string(8192, 'x'),
+                                  head, head.substr(0, 20),      other_version};
+  ASSERT_EQ(run({"segment", "remove"}).code(), 0);
+  for (const std::string& content : contents) {
+    SCOPED_TRACE(content.substr(0, 30));
+    std::ofstream(path(), std::ios::binary) << content;
+    const Finished refused = run({"segment", "remove"});
+    EXPECT_EQ(refused.code(), 69) << refused.err;
+    EXPECT_NE(refused.err.find("--force"), std::string::npos) << refused.err;
+    struct stat file {};
+    ASSERT_EQ(::stat(path().c_str(), &file), 0);
+    const Finished forced = run({"segment", "remove", "--force"});
+    EXPECT_EQ(forced.code(), 0) << forced.err;
+    EXPECT_NE(::stat(path().c_str(), &file), 0);
+    EXPECT_EQ(run({"run", "-l", "x", "--", "true"}).code(), 0);
+    ASSERT_EQ(run({"segment", "remove"}).code(), 0);
+  }
+}
+
+TEST_F(SegmentTool, ForceTakesNothingThatCannotBeASegment) {
+  struct stat file_status {};
+  ASSERT_EQ(::mkdir(path().c_str(), 0700), 0);
+  EXPECT_EQ(run({"segment", "remove", "--force"}).code(), 69);
+  ASSERT_EQ(::rmdir(path().c_str()), 0);
+  ASSERT_EQ(::mkfifo(path().c_str(), 0600), 0);
+  EXPECT_EQ(run({"segment", "remove", "--force"}).code(), 69);
+  ASSERT_EQ(::unlink(path().c_str()), 0);
+  const std::string mine = file("mine");
+  std::ofstream(mine) << "somebody's file";
+  ASSERT_EQ(::symlink(mine.c_str(), path().c_str()), 0);
+  EXPECT_EQ(run({"segment", "remove", "--force"}).code(), 69);
+  EXPECT_EQ(::lstat(path().c_str(), &file_status), 0);
+  ASSERT_EQ(::unlink(path().c_str()), 0);
+  // A path may be a slip; only what starts as a segment does is taken for one.
+  for (const auto& words : std::vector<std::vector<std::string>>{{"-s", mine, "segment", "remove"},
+                                                                 {"-s", mine, "segment", "remove", "--force"}}) {
+    const Finished got = run(words);
+    EXPECT_EQ(got.code(), 69);
+    EXPECT_NE(got.err.find("delete it yourself"), std::string::npos) << got.err;
+  }
+  EXPECT_EQ(read_file(mine), "somebody's file");
+  const std::string cut = file("cut");
+  ASSERT_EQ(run({"-s", cut, "segment", "create"}).code(), 0);
+  ASSERT_EQ(::truncate(cut.c_str(), 8192), 0);
+  const Finished refused = run({"-s", cut, "segment", "remove"});
+  EXPECT_EQ(refused.code(), 69);
+  EXPECT_NE(refused.err.find("--force"), std::string::npos) << refused.err;
+  EXPECT_EQ(run({"-s", cut, "segment", "remove", "--force"}).code(), 0);
+  EXPECT_NE(::stat(cut.c_str(), &file_status), 0);
+}
+
+TEST_F(SegmentTool, ADamagedOneThatIsHeldIsLostWhenItIsRemoved) {
+  auto holder = start({"run", "-l", "x", "--", "sh", "-c", "echo $$ >$SCRATCH/in; exec sleep 1000"});
+  ASSERT_GT(pid_from("in"), 0);
+  const int fd = ::open(path().c_str(), O_WRONLY | O_CLOEXEC);
+  ASSERT_EQ(::pwrite(fd, "damaged!", 8, 0), 8);
+  ::close(fd);
+  ASSERT_EQ(run({"segment", "remove", "--force"}).code(), 0);
+  EXPECT_EQ(holder->wait().code(), 75);
+}
+
+TEST_F(SegmentTool, AMissingDirectoryIsNamed) {
+  const std::string directory = file("missing");
+  for (const auto& command : std::vector<std::vector<std::string>>{
+           {"segment", "create"}, {"run", "-l", "x", "--", "true"}, {"lock", "acquire", "x", "--holder", "a"}}) {
+    std::vector<std::string> words{"-s", directory + "/segment"};
+    words.insert(words.end(), command.begin(), command.end());
+    const Finished got = run(words);
+    EXPECT_EQ(got.code(), 69) << got.err;
+    EXPECT_NE(got.err.find("the directory " + directory + " does not exist"), std::string::npos) << got.err;
+    EXPECT_NE(got.err.find("mkdir -p"), std::string::npos) << got.err;
+  }
+  EXPECT_EQ(run({"-s", directory + "/segment", "inspect"}).code(), 2);
+  std::ofstream(file("plain")) << "x";
+  const Finished got = run({"-s", file("plain") + "/segment", "segment", "create"});
+  EXPECT_EQ(got.code(), 69);
+  EXPECT_NE(got.err.find(file("plain") + " is not a directory"), std::string::npos) << got.err;
+}
+
+// What the system does not allow is the segment's fault, whichever command finds out.
+TEST_F(SegmentTool, APathThatCannotBeOpened) {
+  const std::string path = "/tmp/" + std::string(300, 'p');
+  for (const auto& command : std::vector<std::vector<std::string>>{{"segment", "create"},
+                                                                   {"segment", "info"},
+                                                                   {"segment", "remove"},
+                                                                   {"segment", "remove", "--force"},
+                                                                   {"inspect"},
+                                                                   {"reap", "--once"},
+                                                                   {"reap", "--dry-run"},
+                                                                   {"lock", "status", "x"}}) {
+    SCOPED_TRACE(::testing::PrintToString(command));
+    std::vector<std::string> words{"-s", path};
+    words.insert(words.end(), command.begin(), command.end());
+    EXPECT_EQ(run(words).code(), 69);
+  }
 }
 
 // F39.

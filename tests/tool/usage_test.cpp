@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <fstream>
+#include <set>
+#include <sstream>
 
 #include "support/tool.hpp"
 
@@ -62,6 +65,10 @@ TEST_F(Usage, Names) {
   expect_usage({"lock", "acquire", "x", "--holder", std::string(256, 'h')}, "is longer than 255 bytes");
   expect_usage({"lock", "acquire", "x", "--holder", "a", "--reason", std::string(4097, 'r')}, "4097 bytes");
   expect_usage({"-s", "", "inspect"}, "--segment");
+  for (const char* const name : {" ", "   ", " x", "x "}) {
+    expect_usage({"-s", name, "inspect"}, "starts or ends with a space");
+    expect_usage({"-s", name, "segment", "create"}, "starts or ends with a space");
+  }
   expect_usage({"-s", std::string(300, 's'), "inspect"}, "");
 }
 
@@ -120,6 +127,90 @@ TEST_F(Usage, HelpAndVersionAreNotErrors) {
   }
   EXPECT_EQ(run({"lock", "acquire", "--help"}).code(), 0);
   EXPECT_EQ(run({"lock", "--help"}).code(), 0);
+}
+
+TEST_F(Usage, HelpSaysWhatOneHasToKnow) {
+  const auto flat = [this](std::vector<std::string> words) {
+    words.emplace_back("--help");
+    std::string text = run(std::move(words)).out;
+    for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos;) text[at] = ' ';
+    return text;
+  };
+  const std::string acquire = flat({"lock", "acquire"});
+  EXPECT_TRUE(acquire.starts_with("usage: shmcoord lock acquire [OPTION...] NAME ")) << acquire;
+  EXPECT_EQ(acquire.find("[OPTION", acquire.find("[OPTION") + 1), std::string::npos) << "options are named once";
+  EXPECT_NE(acquire.find("Without --pid and --ttl the hold goes stale"), std::string::npos) << acquire;
+  EXPECT_NE(acquire.find("60 s"), std::string::npos) << acquire;
+  EXPECT_NE(acquire.find("The first one is not 1"), std::string::npos) << acquire;
+  EXPECT_TRUE(flat({"run"}).starts_with("usage: shmcoord run [OPTION...] -- CMD [ARG...] ")) << flat({"run"});
+  EXPECT_NE(flat({"force-release"}).find("nobody else is told"), std::string::npos);
+  EXPECT_NE(flat({"segment", "remove"}).find("damaged"), std::string::npos);
+}
+
+/// The words of a text that look like options.
+std::set<std::string> options_in(const std::string& text) {
+  std::set<std::string> found;
+  std::string word;
+  for (const char c : text + " ") {
+    if (c == '-' || std::isalnum(static_cast<unsigned char>(c)) != 0) {
+      word += c;
+      continue;
+    }
+    if (word.size() > 1 && word.starts_with('-')) found.insert(word);
+    word.clear();
+  }
+  return found;
+}
+
+// Whatever the help offers stands in the manual page.
+TEST_F(Usage, ManualPageIsComplete) {
+  const Finished got = run({"manual"});
+  ASSERT_EQ(got.code(), 0) << got.err;
+  EXPECT_TRUE(got.out.find(".TH SHMCOORD 1 ") != std::string::npos);
+  std::string plain;
+  for (std::size_t at = 0; at < got.out.size(); ++at) {
+    if (got.out.compare(at, 2, "\\f") == 0) {
+      at += 2;
+    } else if (got.out[at] != '\\') {
+      plain += got.out[at];
+    }
+  }
+  const std::set<std::string> offered = options_in(plain);
+  std::istringstream help(run({"--help"}).out);
+  std::string line;
+  while (std::getline(help, line) && line != "Commands:") continue;
+  int commands = 0;
+  while (std::getline(help, line) && !line.empty()) {
+    ++commands;
+    const std::string command = line.substr(2, line.find("  ", 2) - 2);
+    const auto section = plain.find("\n.SS " + command);
+    ASSERT_NE(section, std::string::npos) << command;
+    const std::string text = plain.substr(section, plain.find("\n.S", section + 1) - section);
+    std::vector<std::string> words{"--help"};
+    std::istringstream parts(command);
+    for (std::string part; parts >> part;) words.insert(words.end() - 1, part);
+    const std::string of_command = run(words).out;
+    for (const std::string& option : options_in(of_command)) {
+      EXPECT_TRUE(offered.contains(option)) << command << " " << option;
+      const bool global = option == "-s" || option == "--segment" || option == "--json" || option == "-h" ||
+                          option == "--help" || option == "--";
+      EXPECT_TRUE(global || options_in(text).contains(option)) << command << " " << option;
+    }
+  }
+  EXPECT_GE(commands, 15);
+  // For the build only: offered nowhere.
+  EXPECT_EQ(run({"--help"}).out.find("manual"), std::string::npos);
+  EXPECT_EQ(run({"completion"}).out.find("manual"), std::string::npos);
+}
+
+TEST_F(Usage, ManualPageIsGoodTroff) {
+  const Finished got = start_shell(
+                           "command -v groff >/dev/null || exit 99; \"$SHMCOORD\" manual >$SCRATCH/page; "
+                           "groff -man -Tutf8 -ww -z $SCRATCH/page")
+                           ->wait();
+  if (got.code() == 99) GTEST_SKIP() << "groff is not installed";
+  EXPECT_EQ(got.code(), 0);
+  EXPECT_EQ(got.err, "");
 }
 
 TEST_F(Usage, GlobalOptionsStandAnywhere) {

@@ -1,4 +1,4 @@
-# What `cmake --install` puts where: library, headers, CMake package, pkg-config file, tool, completion.
+# What `cmake --install` puts where: library, headers, CMake package, pkg-config file, tool, completion, manual page.
 include(CMakePackageConfigHelpers)
 
 if(TARGET shmcoord)
@@ -27,6 +27,9 @@ endif()
 
 if(TARGET shmcoord_tool)
   install(TARGETS shmcoord_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  if(NOT CMAKE_CROSSCOMPILING)
+    install(FILES ${PROJECT_BINARY_DIR}/shmcoord.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  endif()
 endif()
 if(EXISTS ${PROJECT_SOURCE_DIR}/tools/completion/shmcoord.bash)
   install(FILES ${PROJECT_SOURCE_DIR}/tools/completion/shmcoord.bash

@@ -10,9 +10,11 @@
 #include <thread>
 
 #include "process/clock.hpp"
+#include "process/keeping_alive.hpp"
 #include "shmcoord/durations.hpp"
 #include "shmcoord/exit_codes.hpp"
 #include "shmcoord/messages.hpp"
+#include "shmcoord/outer_run.hpp"
 #include "shmcoord/render.hpp"
 
 namespace shmcoord::tool {
@@ -81,7 +83,7 @@ class Companion {
       const auto holder = client_.holder();
       const std::uint32_t place = client_.place_in_queue(holder_);
       std::string text = "waiting for lock '" + printable(client_.name()) + "'";
-      text += holder ? ", held by " + describe(*holder) : ", which is about to be handed on";
+      text += holder ? ", held by " + describe(*holder) + kept_text(client_) : ", which is about to be handed on";
       if (place != 0) text += "; place " + std::to_string(place) + " in the queue";
       say(text);
     } catch (const Error&) {
@@ -145,6 +147,11 @@ Acquired acquire_aloud(LockClient& client, const process::Request& request, std:
                        const StopSignals& signals) {
   Acquired got{client.acquire(request, process::try_once), 0};
   if (!got.outcome && deadline_ns != process::try_once) {
+    if (held_by_outer_run(client)) {
+      got.outcome.result = AcquireResult::deadlock;
+      got.outer_run = true;
+      return got;
+    }
     Companion companion(client, std::string(request.holder), signals);
     got.outcome = client.acquire(request, deadline_ns, companion.token());
     got.signal = companion.finish();
@@ -159,18 +166,33 @@ Acquired acquire_aloud(LockClient& client, const process::Request& request, std:
   return got;
 }
 
+std::string kept_text(const LockClient& client) {
+  const auto keeping = process::keeping_holder_alive(client);
+  return keeping ? "; it is dead, but " + describe(*keeping) : std::string();
+}
+
 int say_not_acquired(const LockClient& client, const Acquired& got, const WaitRule& rule) {
+  const auto busy = [&](const std::string& how) {
+    say_error(to_string(got.outcome.result), busy_text(client.name(), how, got.outcome.current) + kept_text(client));
+    return rule.conflict_code;
+  };
+  const std::string lock = "lock '" + printable(client.name()) + "'";
   switch (got.outcome.result) {
     case AcquireResult::cancelled:
-      say("interrupted while waiting for lock '" + printable(client.name()) + "'; left the queue");
+      say_error("cancelled", "interrupted while waiting for " + lock + "; left the queue");
       return exit_by_signal + got.signal;
-    case AcquireResult::timed_out:
-      say(busy_text(client.name(), "was not free within " + format_duration(*rule.limit), got.outcome.current));
-      return rule.conflict_code;
+    case AcquireResult::timed_out: return busy("was not free within " + format_duration(*rule.limit));
     case AcquireResult::deadlock:
-      say("lock '" + printable(client.name()) + "': the wait could never end (deadlock)");
+      if (got.outer_run) {
+        say_error("deadlock",
+                  busy_text(client.name(), "would never be free (deadlock)", got.outcome.current) +
+                      "; that is the `shmcoord run` around this command, which gives it back only when this "
+                      "has ended: it is held already, so leave the inner one out, or use another lock");
+      } else {
+        say_error("deadlock", lock + ": the wait could never end (deadlock)");
+      }
       return exit_busy;
-    default: say(busy_text(client.name(), "is busy", got.outcome.current)); return rule.conflict_code;
+    default: return busy("is busy");
   }
 }
 

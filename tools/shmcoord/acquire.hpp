@@ -44,7 +44,8 @@ class StopSignals {
 
 struct Acquired {
   AcquireOutcome outcome;
-  int signal = 0;  // what stopped the wait; the lock is not held then
+  int signal = 0;          // what stopped the wait; the lock is not held then
+  bool outer_run = false;  // deadlock: with the `run` that we are part of
 };
 
 /// Acquires by the deadline (process::try_once, process::no_deadline, or a time), and says whom it waits for, and on
@@ -53,6 +54,9 @@ struct Acquired {
                                      std::int64_t deadline_ns, const StopSignals& signals);
 
 [[nodiscard]] std::int64_t deadline_of(const WaitRule& rule);
+
+/// "; it is dead, but sleep 60 (pid 123) goes on…" when the lock's holder is dying, else nothing.
+[[nodiscard]] std::string kept_text(const process::LockClient& client);
 
 /// Says why it was not acquired; the exit code.
 int say_not_acquired(const process::LockClient& client, const Acquired& got, const WaitRule& rule);

@@ -39,7 +39,7 @@ constexpr std::array run_options{
 constexpr std::array acquire_options{
     holder,
     Option{"--pid", "PID", "the hold ends when this process ends"},
-    Option{"--ttl", "DUR", "the hold ends when it was not renewed for that long"},
+    Option{"--ttl", "DUR", "the hold ends when there was no heartbeat and no renewal for that long"},
     wait,
     no_wait,
     conflict_code,
@@ -62,7 +62,12 @@ constexpr std::array reap_options{
 };
 constexpr std::array force_release_options{
     Option{"--holder", "ID", "only if this one holds it"},
-    reason,
+    Option{"--reason", "TEXT", "why, to be printed with the result; up to 4096 bytes"},
+};
+constexpr std::array remove_options{
+    Option{
+        "--force", nullptr,
+        "even while anything in it is held or waited for (the holders are told that they lost), or when it is damaged"},
 };
 constexpr std::array create_options{
     Option{"--mode", "OCTAL", "permissions of the file (default 0600)"},
@@ -93,29 +98,61 @@ int reap(const Arguments& a) {
   return reap_command(args);
 }
 
+constexpr const char* tokens_grow =
+    "Each new hold of a lock gets a greater fencing token than all before it; hand it to what the lock protects. The "
+    "first one is not 1 and the next one is not one more: only the order counts.";
+constexpr std::array run_more{
+    "Returns the exit code of the command. The command finds the segment, the holder and the tokens in "
+    "SHMCOORD_SEGMENT, SHMCOORD_HOLDER, SHMCOORD_TOKEN (of the first lock) and SHMCOORD_TOKENS (name=token, comma "
+    "separated).",
+    tokens_grow,
+    "A run within the command that would wait for a lock which this one holds ends at once with 1, since it would wait "
+    "for ever. With --json standard output still belongs to the command: messages are lines of JSON on standard error.",
+};
+constexpr std::array acquire_more{
+    "Without --pid and --ttl the hold goes stale, and the next one takes it over, when neither `lock heartbeat` nor "
+    "`lock renew` came for the lock's stale threshold: 60 s, unless a program made the lock with another one.",
+    tokens_grow,
+};
+constexpr std::array inspect_more{
+    "Of a holder that is dead, but whose lock is kept by processes that it started, these are named as far as /proc "
+    "shows them.",
+};
+constexpr std::array force_release_more{
+    "The holder, if it still runs, and the next holder are told that an operator took the lock away. The reason is "
+    "printed with the result, for the log of whoever calls this; it is not kept in the segment, and nobody else is "
+    "told.",
+};
+
 constexpr std::array command_list{
-    Command{"run", Words::command, "run a command while holding locks", run_options, run_command},
+    Command{"run", Words::command, "run a command while holding locks", run_options, run_command, run_more},
     Command{"lock acquire", Words::one, "take a lock that outlives this command; prints the token", acquire_options,
-            lock_acquire},
+            lock_acquire, acquire_more},
     Command{"lock release", Words::one, "give a lock back", holder_options, lock_release},
     Command{"lock heartbeat", Words::one, "show that the holder is alive", holder_options, lock_heartbeat},
     Command{"lock renew", Words::one, "give the hold a new lease", renew_options, lock_renew},
     Command{"lock status", Words::one, "who holds it, and who waits", status_options, lock_status},
     Command{"lock remove", Words::one, "remove the name", force_options, lock_remove},
-    Command{"inspect", Words::any, "everything: sessions, locks, holders, waiters", inspect_options, inspect},
+    Command{"inspect", Words::any, "everything: sessions, locks, holders, waiters", inspect_options, inspect,
+            inspect_more},
     Command{"reap", Words::none, "clean up after the dead, in the foreground", reap_options, reap},
     Command{"force-release", Words::one, "take a lock away from its holder: the operator's last resort",
-            force_release_options, force_release},
+            force_release_options, force_release, force_release_more},
     Command{"segment create", Words::none, "make the segment", create_options, segment_create},
     Command{"segment list", Words::none, "the segments of this host", {}, segment_list},
     Command{"segment info", Words::none, "what the segment is, and how full", {}, segment_info},
-    Command{"segment remove", Words::none, "remove the segment", force_options, segment_remove},
+    Command{"segment remove", Words::none, "remove the segment", remove_options, segment_remove},
     Command{"completion", Words::none, "print the completion script for bash", {}, completion_command},
+};
+
+constexpr std::array hidden_list{
+    Command{"manual", Words::none, "print the manual page", {}, manual_command},
 };
 
 }  // namespace
 
 std::span<const Option> global_options() { return global_list; }
 std::span<const Command> commands() { return command_list; }
+std::span<const Command> hidden_commands() { return hidden_list; }
 
 }  // namespace shmcoord::tool

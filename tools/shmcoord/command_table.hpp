@@ -30,10 +30,13 @@ struct Command {
   const char* help;  // one line
   std::span<const Option> options;
   int (*run)(const Arguments& arguments);
+  std::span<const char* const> more = {};  // paragraphs of what one has to know
 };
 
 [[nodiscard]] std::span<const Option> global_options();
 [[nodiscard]] std::span<const Command> commands();
+/// Understood, but offered to nobody: for the build.
+[[nodiscard]] std::span<const Command> hidden_commands();
 
 /// "--lock" of "-l,--lock".
 [[nodiscard]] constexpr std::string_view long_name(const Option& option) {
@@ -55,6 +58,7 @@ int segment_list(const Arguments& arguments);
 int segment_info(const Arguments& arguments);
 int segment_remove(const Arguments& arguments);
 int completion_command(const Arguments& arguments);
+int manual_command(const Arguments& arguments);
 
 /// The bash completion as a script.
 [[nodiscard]] std::string bash_completion();

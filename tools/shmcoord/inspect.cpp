@@ -8,8 +8,10 @@
 
 #include "engine/segment_file.hpp"
 #include "process/clock.hpp"
+#include "process/keeping_alive.hpp"
 #include "process/snapshot.hpp"
 #include "shmcoord/exit_codes.hpp"
+#include "shmcoord/joined.hpp"
 #include "shmcoord/messages.hpp"
 #include "shmcoord/render.hpp"
 
@@ -29,7 +31,8 @@ std::size_t terminal_width() {
 int show(const engine::Mapping& mapping, const InspectArgs& args) {
   const process::Clock& clock = process::real_clock();
   const process::Picture picture = process::take_picture(mapping, clock.now_ns(), args.names);
-  const Scene scene{mapping, picture, clock.wall_ns(), !args.names.empty(), args.graph};
+  const Scene scene{
+      mapping, picture, clock.wall_ns(), !args.names.empty(), args.graph, process::keeping_alive(mapping, picture)};
   std::string out;
   if (args.global.json) {
     out = inspect_json(scene) + '\n';
@@ -40,7 +43,7 @@ int show(const engine::Mapping& mapping, const InspectArgs& args) {
   }
   write_out(out);
   for (const std::string& name : picture.unknown) {
-    say("no lock '" + printable(name) + "' in segment " + printable(mapping.name()));
+    say_error("not_found", "no lock '" + printable(name) + "' in segment " + printable(mapping.name()));
   }
   return picture.unknown.empty() ? exit_done : exit_missing;
 }
@@ -56,7 +59,7 @@ int watch(const engine::Mapping& mapping, const InspectArgs& args) {
     show(mapping, args);
     if (std::ferror(stdout) != 0) return exit_done;  // nobody reads any more
     if (mapping.removed() || mapping.check_identity() != engine::Mapping::Identity::same) {
-      say("segment " + printable(mapping.name()) + " was removed");
+      say_error("segment_gone", "segment " + printable(mapping.name()) + " was removed");
       return exit_missing;
     }
     const timespec second{1, 0};
@@ -67,7 +70,7 @@ int watch(const engine::Mapping& mapping, const InspectArgs& args) {
 }  // namespace
 
 int inspect_command(const InspectArgs& args) {
-  const auto mapping = engine::Mapping::open(args.global.segment, {.trusted_owner = {}, .read_only = true});
+  const auto mapping = open_read_only(args.global.segment);
   return args.watch ? watch(*mapping, args) : show(*mapping, args);
 }
 

@@ -21,7 +21,7 @@ template <class Open>
   try {
     return open();
   } catch (const Error& e) {
-    if (e.errc() == Errc::system) throw Refusal{exit_unusable, e.what()};
+    if (e.errc() == Errc::system) throw Refusal{exit_unusable, name_of(Errc::system), e.what()};
     throw;
   }
 }

@@ -5,6 +5,7 @@
 
 #include "process/clock.hpp"
 #include "process/identity.hpp"
+#include "process/keeping_alive.hpp"
 #include "process/snapshot.hpp"
 #include "shmcoord/acquire.hpp"
 #include "shmcoord/command_table.hpp"
@@ -90,7 +91,7 @@ int beat(const Arguments& arguments, std::optional<std::chrono::nanoseconds> ttl
            {"lost", to_json(got.lost)}});
   }
   if (got.result == HeartbeatResult::refreshed) return exit_done;
-  say(not_owner_text(*client, holder, got.lost));
+  say_error("not_owner", not_owner_text(*client, holder, got.lost));
   return exit_missing;
 }
 
@@ -111,8 +112,9 @@ int lock_acquire(const Arguments& arguments) {
   }
   if (pid) {
     request.bound_pid = parse_pid(*pid);
+    request.no_lease = true;  // its end is what ends the hold; nobody beats for it
     if (!process::start_time_of(request.bound_pid)) {
-      say("--pid: no process " + *pid + " is to be seen; give a running one of this PID namespace");
+      say_error("not_found", "--pid: no process " + *pid + " is to be seen; give a running one of this PID namespace");
       return exit_missing;
     }
   }
@@ -155,9 +157,11 @@ int lock_release(const Arguments& arguments) {
   }
   switch (got.result) {
     case ReleaseResult::released: return exit_done;
-    case ReleaseResult::not_owner: say(not_owner_text(*client, holder, got.lost)); return exit_missing;
+    case ReleaseResult::not_owner:
+      say_error("not_owner", not_owner_text(*client, holder, got.lost));
+      return exit_missing;
     case ReleaseResult::already_free:
-      say("already_free: nobody holds lock '" + printable(client->name()) + "'");
+      say_error("already_free", "already_free: nobody holds lock '" + printable(client->name()) + "'");
       return exit_missing;
   }
   return exit_internal;
@@ -185,7 +189,7 @@ int lock_status(const Arguments& arguments) {
   const bool theirs = !asked || std::any_of(lock.holders.begin(), lock.holders.end(),
                                             [&](const process::GrantView& g) { return g.holder == *asked; });
   if (arguments.global.json) {
-    const Scene scene{*mapping, picture, clock.wall_ns(), true, false};
+    const Scene scene{*mapping, picture, clock.wall_ns(), true, false, process::keeping_alive(*mapping, picture)};
     const json::value document = json::parse(inspect_json(scene));
     print_line(json_text(document.at("locks").at(0)));
   } else if (lock.holders.empty()) {
@@ -198,7 +202,7 @@ int lock_status(const Arguments& arguments) {
       if (g.life.life == process::Life::dead) {
         text += "; it is dead, the next one takes over";
       } else if (g.life.life == process::Life::dying) {
-        text += "; it is dead, but processes that it started go on";
+        text += "; it is dead, but " + describe(process::keeping_alive(*mapping, picture));
       } else if (g.lease != Loss::none) {
         text += "; its lease ran out (" + std::string(to_string(g.lease)) + "), the next one takes over";
       }
@@ -207,7 +211,7 @@ int lock_status(const Arguments& arguments) {
     }
   }
   if (theirs) return exit_done;
-  say("lock '" + printable(lock.name) + "' is not held by '" + printable(*asked) + "'");
+  say_error("not_owner", "lock '" + printable(lock.name) + "' is not held by '" + printable(*asked) + "'");
   return exit_missing;
 }
 
@@ -240,8 +244,11 @@ int force_release(const Arguments& arguments) {
     }
     return exit_done;
   }
-  say(before ? not_owner_text(*client, holder.value_or(""), std::nullopt)
-             : "already_free: nobody holds lock '" + printable(client->name()) + "'");
+  if (before) {
+    say_error("not_owner", not_owner_text(*client, holder.value_or(""), std::nullopt));
+  } else {
+    say_error("already_free", "already_free: nobody holds lock '" + printable(client->name()) + "'");
+  }
   return exit_missing;
 }
 

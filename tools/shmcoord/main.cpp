@@ -15,6 +15,7 @@
 #include "shmcoord/durations.hpp"
 #include "shmcoord/error.hpp"
 #include "shmcoord/exit_codes.hpp"
+#include "shmcoord/help.hpp"
 #include "shmcoord/messages.hpp"
 
 // From words to a command.
@@ -72,6 +73,12 @@ Found find_command(const std::vector<std::string>& words) {
   }
   if (at.empty()) return {nullptr, words};
   const std::string& first = words[at[0]];
+  for (const Command& command : hidden_commands()) {
+    if (command.path != first) continue;
+    Found found{&command, words};
+    found.rest.erase(found.rest.begin() + static_cast<std::ptrdiff_t>(at[0]));
+    return found;
+  }
   bool group = false;
   for (const Command& command : commands()) {
     const bool single = command.path == first;
@@ -96,29 +103,6 @@ Found find_command(const std::vector<std::string>& words) {
   throw UsageError{"unknown command '" + first + " " + words[at[1]] + "'; there are: " + known_words(first)};
 }
 
-std::string general_help() {
-  std::string text =
-      "shmcoord [-s NAME|PATH] [--json] COMMAND ...\n"
-      "Locks between the processes of this host.\n\nCommands:\n";
-  std::size_t width = 0;
-  for (const Command& command : commands()) width = std::max(width, command.path.size());
-  for (const Command& command : commands()) {
-    text += "  " + std::string(command.path) + std::string(width + 2 - command.path.size(), ' ') + command.help + "\n";
-  }
-  text += "\nOptions:\n";
-  for (const Option& option : global_options()) {
-    std::string names = option.names;
-    if (option.value != nullptr) names += std::string(" ") + option.value;
-    text += "  " + names + std::string(names.size() < 24 ? 24 - names.size() : 1, ' ') + option.help + "\n";
-  }
-  text +=
-      "  --version               print the version\n"
-      "  -h,--help               this text; `shmcoord COMMAND --help` tells more\n\n"
-      "Durations: 250ms, 5s, 2m, 1h. Exit codes: 0 done; 1 busy or timed out; 2 it does not exist, is not yours, or\n"
-      "is already free; 64 usage; 69 the segment cannot be used; 70 internal; 75 `run` lost the lock.";
-  return text;
-}
-
 void take_globals(Arguments& arguments) {
   if (const auto segment = arguments.value("--segment")) {
     if (segment->empty()) throw UsageError{"--segment: the name is empty; give a name, or a path with a '/'"};
@@ -134,21 +118,9 @@ void take_globals(Arguments& arguments) {
                            std::getenv("NO_COLOR") == nullptr && term != nullptr && std::string_view(term) != "dumb";
 }
 
-std::string usage_of(const Command& command) {
-  std::string text = "shmcoord " + std::string(command.path);
-  if (!command.options.empty()) text += " [OPTION...]";
-  switch (command.words) {
-    case Words::none: break;
-    case Words::one: text += " NAME"; break;
-    case Words::any: text += " [NAME...]"; break;
-    case Words::command: text += " -- CMD [ARG...]"; break;
-  }
-  return text;
-}
-
-/// Throws UsageError, or CLI::CallForHelp.
+/// Throws UsageError. A question for help is answered here, and ends the program.
 Arguments parse(const Command& command, std::vector<std::string> words) {
-  CLI::App app{command.help, usage_of(command)};
+  CLI::App app;
   app.set_help_flag("-h,--help", "this text");
   app.allow_extras();
   if (command.words == Words::command) app.prefix_command();
@@ -168,9 +140,7 @@ Arguments parse(const Command& command, std::vector<std::string> words) {
   try {
     app.parse(std::move(words));
   } catch (const CLI::CallForHelp&) {
-    std::string help = app.help();
-    while (help.ends_with('\n')) help.pop_back();
-    print_line(help);
+    print_line(help_of(command));
     std::exit(exit_done);
   } catch (const CLI::ParseError& e) {
     throw UsageError{std::string(e.what()) + "; see `shmcoord " + std::string(command.path) + " --help`"};
@@ -244,13 +214,33 @@ int dispatch(const std::vector<std::string>& words) {
   return found.command->run(arguments);
 }
 
-// Another process cut the segment's file off under the mapping. Nothing else in this program can raise SIGBUS.
-void on_bus_error(int) {
-  constexpr std::string_view text =
-      "shmcoord: the segment cannot be used: its file was truncated by another process, or its file system is full\n";
-  (void)!::write(STDERR_FILENO, text.data(), text.size());
-  ::_exit(exit_unusable);
+/// For whom the answer is, also when the words are wrong otherwise: --json where an option may stand.
+Audience audience_of(const std::vector<std::string>& words) {
+  const auto needs_value = [](std::string_view word) {
+    const auto takes = [word](const Option& option) { return takes_value(option, word); };
+    return std::any_of(global_options().begin(), global_options().end(), takes) ||
+           std::any_of(commands().begin(), commands().end(), [&](const Command& command) {
+             return std::any_of(command.options.begin(), command.options.end(), takes);
+           });
+  };
+  bool json = false;
+  bool run = false;
+  for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
+    if (words[i] == "--json") {
+      json = true;
+    } else if (needs_value(words[i])) {
+      ++i;
+    } else if (!words[i].starts_with('-')) {
+      if (run) break;  // the command of `run`, with words of its own
+      run = words[i] == "run";
+    }
+  }
+  if (!json) return Audience::people;
+  return run ? Audience::run_programs : Audience::programs;
 }
+
+// Another process cut the segment's file off under the mapping. Nothing else in this program can raise SIGBUS.
+void on_bus_error(int) { say_truncated(); }
 
 }  // namespace
 }  // namespace shmcoord::tool
@@ -264,18 +254,20 @@ int main(int argc, char** argv) {
   ::sigaction(SIGBUS, &action, nullptr);
   int code = tool::exit_internal;
   try {
-    code = tool::dispatch(std::vector<std::string>(argv + 1, argv + argc));
+    const std::vector<std::string> words(argv + 1, argv + argc);
+    tool::speak_to(tool::audience_of(words));
+    code = tool::dispatch(words);
   } catch (const tool::UsageError& e) {
-    tool::say(e.text);
+    tool::say_error("usage", e.text);
     code = tool::exit_usage;
   } catch (const tool::Refusal& e) {
-    tool::say(e.text);
+    tool::say_error(e.name, e.text);
     code = e.code;
   } catch (const shmcoord::Error& e) {
-    tool::say(e.what());
+    tool::say_error(tool::name_of(e.errc()), e.what());
     code = tool::exit_code_of(e.errc());
   } catch (const std::exception& e) {
-    tool::say(std::string("internal error: ") + e.what());
+    tool::say_error("internal", std::string("internal error: ") + e.what());
   }
   // Nothing is left to be done by static destructors, and every process pays for them.
   ::_exit(code);

@@ -3,18 +3,29 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <ctime>
+
+#include <boost/json.hpp>
 
 #include "core/names.hpp"
 #include "process/clock.hpp"
 #include "shmcoord/durations.hpp"
 #include "shmcoord/exit_codes.hpp"
+#include "shmcoord/json_writer.hpp"
 #include "shmcoord/render.hpp"
 
 namespace shmcoord::tool {
 namespace {
+
+namespace json = boost::json;
+
+Audience audience = Audience::people;
+bool wrote_output = false;  // what programs were to get on standard output is there, at least in part
+
+void write_error_line(const std::string& line) { (void)!::write(STDERR_FILENO, line.data(), line.size()); }
 
 std::string clock_time(std::int64_t wall_ns) {
   const auto seconds = static_cast<std::time_t>(wall_ns / 1'000'000'000);
@@ -37,9 +48,47 @@ std::string who(const std::string& holder, std::int32_t pid) {
 
 }  // namespace
 
+void speak_to(Audience who) noexcept { audience = who; }
+
 void say(std::string_view text) {
-  const std::string line = "shmcoord: " + std::string(text) + "\n";
-  (void)!::write(STDERR_FILENO, line.data(), line.size());
+  const std::string clean = printable(text);
+  write_error_line(audience == Audience::run_programs ? json_text(json::object{{"message", clean}}) + '\n'
+                                                      : "shmcoord: " + clean + '\n');
+}
+
+void say_error(std::string_view code, std::string_view text) {
+  const bool for_people = audience == Audience::people;
+  const std::string document =
+      for_people ? std::string()
+                 : json_text(json::object{{"error", json::object{{"code", json::string_view(code.data(), code.size())},
+                                                                 {"message", printable(text)}}}});
+  if (audience == Audience::run_programs) return write_error_line(document + '\n');
+  say(text);
+  if (for_people || wrote_output) return;
+  try {
+    print_line(document);
+  } catch (const Error&) {
+    return;  // nobody reads it; the exit code is the same
+  }
+}
+
+void say_truncated() noexcept {
+  struct Line {
+    std::string_view before;
+    std::string_view after;
+  };
+  constexpr std::string_view text =
+      "the segment cannot be used: its file was truncated by another process, or its file system is full";
+  constexpr Line plain{"shmcoord: ", "\n"};
+  constexpr Line document{R"({"error":{"code":"segment_corrupt","message":")", "\"}}\n"};
+  const auto write_line = [&](int fd, const Line& line) {
+    const auto part = [](std::string_view of) { return iovec{const_cast<char*>(of.data()), of.size()}; };
+    const iovec parts[] = {part(line.before), part(text), part(line.after)};
+    (void)!::writev(fd, parts, 3);
+  };
+  write_line(STDERR_FILENO, audience == Audience::run_programs ? document : plain);
+  if (audience == Audience::programs && !wrote_output) write_line(STDOUT_FILENO, document);
+  ::_exit(exit_unusable);
 }
 
 void print_line(std::string_view text) { write_out(std::string(text) + '\n'); }
@@ -49,6 +98,7 @@ void write_out(std::string_view text) {
     const ssize_t n = ::write(STDOUT_FILENO, rest.data(), rest.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw Error(Errc::system, "standard output cannot be written");
+    wrote_output = true;
     rest.remove_prefix(static_cast<std::size_t>(n));
   }
 }
@@ -72,6 +122,20 @@ std::string describe(const Previous& previous) {
   std::string text = who(previous.holder, previous.pid);
   if (previous.pid != 0) text += " (pid " + std::to_string(previous.pid) + ")";
   return text;
+}
+
+std::string describe(const std::vector<process::KeepingAlive>& keeping) {
+  constexpr std::size_t shown = 8;
+  if (keeping.empty()) return "a process that it started goes on and keeps it; /proc does not show which";
+  std::string text;
+  for (std::size_t i = 0; i < std::min(shown, keeping.size()); ++i) {
+    const process::KeepingAlive& k = keeping[i];
+    text += (i == 0 ? "" : ", ") + (k.command.empty() ? "" : shortened(k.command, 60) + " ") + "(pid " +
+            std::to_string(k.pid) + ")";
+  }
+  if (keeping.size() > shown) text += " and " + std::to_string(keeping.size() - shown) + " more";
+  return text + (keeping.size() == 1 ? " goes on and keeps it; it is free when that has ended"
+                                     : " go on and keep it; it is free when they have ended");
 }
 
 std::string_view describe(Loss why) {
@@ -121,6 +185,32 @@ int exit_code_of(Errc code) {
     case Errc::system: return exit_internal;
   }
   return exit_internal;
+}
+
+std::string_view name_of(Errc code) {
+  switch (code) {
+    case Errc::segment_not_found: return "segment_not_found";
+    case Errc::segment_exists: return "segment_exists";
+    case Errc::segment_foreign: return "segment_foreign";
+    case Errc::segment_version: return "segment_version";
+    case Errc::segment_corrupt: return "segment_corrupt";
+    case Errc::segment_gone: return "segment_gone";
+    case Errc::no_permission: return "no_permission";
+    case Errc::no_space: return "no_space";
+    case Errc::table_full: return "table_full";
+    case Errc::invalid_argument: return "invalid_argument";
+    case Errc::wrong_type: return "wrong_type";
+    case Errc::config_differs: return "config_differs";
+    case Errc::not_found: return "not_found";
+    case Errc::in_use: return "in_use";
+    case Errc::name_removed: return "name_removed";
+    case Errc::session_dead: return "session_dead";
+    case Errc::not_a_participant: return "not_a_participant";
+    case Errc::unsupported: return "unsupported";
+    case Errc::deadlock: return "deadlock";
+    case Errc::system: return "system";
+  }
+  return "internal";
 }
 
 void require_name(std::string_view what, std::string_view name) {

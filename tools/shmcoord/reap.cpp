@@ -21,6 +21,7 @@
 #include "shmcoord/durations.hpp"
 #include "shmcoord/error.hpp"
 #include "shmcoord/exit_codes.hpp"
+#include "shmcoord/joined.hpp"
 #include "shmcoord/messages.hpp"
 #include "shmcoord/reap_watch.hpp"
 #include "shmcoord/render.hpp"
@@ -71,7 +72,7 @@ class Reaper {
 
   int run() {
     const bool look_only = args_.dry_run;
-    mapping_ = engine::Mapping::open(args_.global.segment, {.trusted_owner = {}, .read_only = look_only});
+    mapping_ = look_only ? open_read_only(args_.global.segment) : open_segment(args_.global.segment, IfMissing::fail);
     if (look_only || args_.once) {
       print(sweep(), true);
       std::fflush(stdout);

@@ -92,7 +92,7 @@ auto DeathWatch::look() -> std::vector<Death> {
   std::vector<Death> deaths;
   const std::uint64_t high = P::load(view.header().slot_high);
   for (engine::SlotIndex s = 1; s < high && view.has_slot(s); ++s) {
-    if (!view.pages_exist(view.offset_of(&view.slot(s)), sizeof(engine::SessionSlot))) continue;
+    if (!view.slot_exists(s)) continue;
     const engine::SlotId id = engine::unpack_slot(P::load(view.slot(s).id));
     if (id.state == engine::SlotState::free) {
       if (s < watched_.size()) drop(watched_[s]);

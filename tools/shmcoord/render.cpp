@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "core/names.hpp"
 
@@ -18,6 +19,17 @@ std::string rfc3339(std::int64_t wall_ns) {
                      t.tm_min, t.tm_sec, wall_ns / 1'000'000 % 1000);
 }
 
+namespace {
+
+/// Marks and overrides of direction, separators of lines, tags, and what is only there to be invisible: a line could
+/// read as another one, or two names look the same. The joiners stay: Persian, Hindi and emoji are written with them.
+bool misleading(char32_t c) noexcept {
+  return c == 0x061C || c == 0x180E || c == 0x200B || c == 0x200E || c == 0x200F || (c >= 0x2028 && c <= 0x202E) ||
+         (c >= 0x2060 && c <= 0x206F) || c == 0xFEFF || (c >= 0xFFF9 && c <= 0xFFFB) || (c >= 0xE0000 && c <= 0xE007F);
+}
+
+}  // namespace
+
 std::string printable(std::string_view text) {
   const auto plain = [](char c) { return c >= ' ' && c <= '~'; };
   if (std::all_of(text.begin(), text.end(), plain)) return std::string(text);
@@ -26,9 +38,7 @@ std::string printable(std::string_view text) {
     char32_t code = 0;
     const std::size_t length = core::detail::utf8_sequence(text, &code);
     const bool control = code < 0x20 || (code >= 0x7F && code <= 0x9F);
-    // Bidirectional overrides can make a line read as another one.
-    const bool misleading = (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
-    if (length == 0 || control || misleading) {
+    if (length == 0 || control || misleading(code)) {
       out += code == '\n' || code == '\t' ? " " : "\xEF\xBF\xBD";
       text.remove_prefix(std::max<std::size_t>(length, 1));
     } else {
@@ -73,6 +83,14 @@ std::vector<Edge> edges_of(const Scene& scene) {
     }
   }
   return edges;
+}
+
+std::optional<std::vector<process::KeepingAlive>> keeping_of(const Scene& scene, const process::GrantView& grant) {
+  if (grant.life.life != process::Life::dying) return std::nullopt;
+  std::vector<process::KeepingAlive> keeping;
+  std::copy_if(scene.keeping.begin(), scene.keeping.end(), std::back_inserter(keeping),
+               [&](const process::KeepingAlive& k) { return k.slot == grant.slot; });
+  return keeping;
 }
 
 std::string holder_name(const process::GrantView& grant) {

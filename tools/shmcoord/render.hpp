@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "process/keeping_alive.hpp"
 #include "process/recovery.hpp"
 #include "process/snapshot.hpp"
 
@@ -22,6 +24,7 @@ struct Scene {
   std::int64_t wall_ns = 0;  // nanoseconds since 1970 at picture.now_ns
   bool filtered = false;     // only some locks were asked for: sessions that have nothing to do with them are left out
   bool graph = false;        // also the edges from waiters to holders
+  std::vector<process::KeepingAlive> keeping = {};  // who keeps the dying holders
 };
 
 /// One document without a line break; every field is always there, null when it is unknown.
@@ -60,5 +63,8 @@ struct Edge {
 [[nodiscard]] std::vector<Edge> edges_of(const Scene& scene);
 /// "pipeline:42", or "(implicit)".
 [[nodiscard]] std::string holder_name(const process::GrantView& grant);
+/// Who keeps that holder; nothing when it is not dying.
+[[nodiscard]] std::optional<std::vector<process::KeepingAlive>> keeping_of(const Scene& scene,
+                                                                           const process::GrantView& grant);
 
 }  // namespace shmcoord::tool

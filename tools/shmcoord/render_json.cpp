@@ -110,17 +110,31 @@ json::object object_of(const process::GrantView& g, std::string_view id_field, c
   return o;
 }
 
-json::object object_of_holder(const process::GrantView& g, std::int64_t now_ns, const json::storage_ptr& sp) {
+/// Null unless it is dying.
+json::value kept_by(const Scene& scene, const process::GrantView& g, const json::storage_ptr& sp) {
+  const auto keeping = keeping_of(scene, g);
+  if (!keeping) return nullptr;
+  json::array all(sp);
+  for (const process::KeepingAlive& k : *keeping) {
+    all.emplace_back(json::object({{"pid", k.pid}, {"command", text_or_null(k.command, sp)}}, sp));
+  }
+  return all;
+}
+
+json::object object_of_holder(const Scene& scene, const process::GrantView& g, const json::storage_ptr& sp) {
+  const std::int64_t now_ns = scene.picture.now_ns;
   json::object o = object_of(g, "id", sp);
   o["held_s"] = age(g.since_ns, now_ns);
   o["heartbeat_age_s"] = age(g.last_sign_ns, now_ns);
   o["ttl_s"] = seconds(g.ttl_ns);
   o["has_lease"] = (g.flags & engine::entry_no_lease) == 0;
   o["lease_ended"] = loss_or_null(g.lease);
+  o["kept_by"] = kept_by(scene, g, sp);
   return o;
 }
 
-json::object object_of(const process::LockView& lock, std::int64_t now_ns, const json::storage_ptr& sp) {
+json::object object_of(const Scene& scene, const process::LockView& lock, const json::storage_ptr& sp) {
+  const std::int64_t now_ns = scene.picture.now_ns;
   json::object o(sp);
   o.reserve(12);
   const process::GrantView* const holder = lock.holders.empty() ? nullptr : &lock.holders.front();
@@ -128,7 +142,7 @@ json::object object_of(const process::LockView& lock, std::int64_t now_ns, const
   o["state"] = lock.damaged ? "damaged" : holder != nullptr ? "held" : "free";
   o["token"] = holder == nullptr || holder->token == 0 ? json::value(nullptr) : json::value(holder->token);
   o["holder"] = nullptr;
-  if (holder != nullptr) o["holder"] = object_of_holder(*holder, now_ns, sp);
+  if (holder != nullptr) o["holder"] = object_of_holder(scene, *holder, sp);
   json::array waiters(sp);
   for (const process::GrantView& w : lock.waiters) {
     json::object waiter = object_of(w, "holder", sp);
@@ -180,7 +194,7 @@ std::string inspect_json(const Scene& scene) {
               [&](const SessionUse& use, const json::storage_ptr& sp) { return object_of(use, now_ns, sp); });
   out += R"(,"locks":)";
   write_array(out, writer, locks,
-              [&](const process::LockView& lock, const json::storage_ptr& sp) { return object_of(lock, now_ns, sp); });
+              [&](const process::LockView& lock, const json::storage_ptr& sp) { return object_of(scene, lock, sp); });
   out += R"(,"semaphores":[],"guards":[])";
   if (scene.graph) {
     out += R"(,"graph":)";

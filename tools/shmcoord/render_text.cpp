@@ -6,7 +6,9 @@
 
 #include "core/lease.hpp"
 #include "engine/segment_file.hpp"
+#include "shmcoord/display_width.hpp"
 #include "shmcoord/durations.hpp"
+#include "shmcoord/messages.hpp"
 #include "shmcoord/render.hpp"
 
 // The picture as tables for people. A column is as wide as its widest cell; the command and the reason, which may be
@@ -24,25 +26,16 @@ struct Cell {
   Ink ink = Ink::plain;
 };
 
-std::size_t columns_of(std::string_view text) {
-  const auto starts = [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; };
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), starts));
-}
-
 std::string cut(std::string text, std::size_t most) {
   if (most == 0 || columns_of(text) <= most) return text;
-  std::size_t at = 0;
-  for (std::size_t n = 0; n < most - 1; ++n) {
-    do ++at;
-    while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U);
-  }
-  return text.substr(0, at) + "…";
+  return text.substr(0, bytes_within(text, most - 1)) + "…";
 }
 
 class Table {
  public:
   explicit Table(std::vector<std::string> head) {
     std::vector<Cell> row;
+    row.reserve(head.size());
     for (std::string& title : head) row.push_back({std::move(title), Ink::dim});
     widths_.resize(row.size());
     add(std::move(row));
@@ -50,10 +43,10 @@ class Table {
 
   void add(std::vector<Cell> row) {
     for (std::size_t i = 0; i < row.size(); ++i) widths_[i] = std::max(widths_[i], columns_of(row[i].text));
-    rows_.push_back({std::move(row), {}});
+    rows_.emplace_back(std::move(row), std::string());
   }
   /// A line that takes no part in the columns.
-  void note(std::string line) { rows_.push_back({{}, std::move(line)}); }
+  void note(std::string line) { rows_.emplace_back(std::vector<Cell>(), std::move(line)); }
 
   void print(std::string& out, bool color, std::size_t width) const {
     std::size_t before_last = 0;
@@ -83,7 +76,7 @@ class Table {
 
 constexpr std::size_t command_room = 32;
 
-std::string or_dash(std::string text) { return text.empty() ? "-" : text; }
+std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
 std::string number_or_dash(std::int64_t n) { return n == 0 ? "-" : std::to_string(n); }
 std::string age_or_dash(std::int64_t then_ns, std::int64_t now_ns) {
   return then_ns == 0 ? "-" : format_duration_ns(core::age_ns(then_ns, now_ns));
@@ -133,7 +126,8 @@ Table table_of_sessions(const Scene& scene, std::size_t width) {
   return table;
 }
 
-void add_lock(Table& table, const process::LockView& lock, std::int64_t now_ns, std::size_t width) {
+void add_lock(Table& table, const Scene& scene, const process::LockView& lock, std::size_t width) {
+  const std::int64_t now_ns = scene.picture.now_ns;
   const std::string name = printable(lock.name);
   for (const process::GrantView& g : lock.holders) {
     const bool leased = (g.flags & engine::entry_no_lease) == 0;
@@ -147,6 +141,7 @@ void add_lock(Table& table, const process::LockView& lock, std::int64_t now_ns, 
                {g.token == 0 ? "-" : std::to_string(g.token)},
                {program_of(g, width)},
                {or_dash(printable(g.reason))}});
+    if (const auto keeping = keeping_of(scene, g)) table.note("  it is dead, but " + describe(*keeping));
   }
   if (lock.holders.empty()) {
     table.add({{name, Ink::bold}, lock.damaged ? Cell{"damaged", Ink::bad} : Cell{"free", Ink::good}});
@@ -201,7 +196,7 @@ std::string inspect_text(const Scene& scene, bool color, std::size_t width) {
   if (!picture.locks.empty()) {
     out += '\n';
     Table table({"LOCK", "STATE", "HOLDER", "PID", "SINCE", "HEARTBEAT", "TTL", "TOKEN", "PROGRAM", "REASON"});
-    for (const process::LockView& lock : picture.locks) add_lock(table, lock, picture.now_ns, width);
+    for (const process::LockView& lock : picture.locks) add_lock(table, scene, lock, width);
     table.print(out, color, width);
   }
   if (scene.graph) {

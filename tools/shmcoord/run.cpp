@@ -20,6 +20,7 @@
 #include "shmcoord/exit_codes.hpp"
 #include "shmcoord/joined.hpp"
 #include "shmcoord/messages.hpp"
+#include "shmcoord/outer_run.hpp"
 #include "shmcoord/render.hpp"
 #include "shmcoord/run_guardian.hpp"
 #include "shmcoord/run_terminal.hpp"
@@ -214,7 +215,7 @@ class Front {
     order.kind = Order::Kind::end;
     order.grace_ns = task_.grace_ns;
     (void)guardian_.channel().send(order);
-    say(bell_.text() + "; ending the command");
+    say_error("lost", bell_.text() + "; ending the command");
   }
 
   void on_signal(int signals) {
@@ -238,7 +239,8 @@ class Front {
         return;
       case Report::Kind::failed:
         code_ = report->value == ENOENT ? exit_not_found : exit_cannot_execute;
-        say("cannot run '" + printable(task_.command[0]) + "': " + std::strerror(report->value));
+        say_error(code_ == exit_not_found ? "command_not_found" : "cannot_execute",
+                  "cannot run '" + printable(task_.command[0]) + "': " + std::strerror(report->value));
         done_ = true;
         return;
       case Report::Kind::stopped: return on_stopped(report->value);
@@ -296,15 +298,17 @@ class Front {
   bool tree_line_due_ = false;
 };
 
-std::string tokens_environment(const std::vector<Held>& held, const std::string& first) {
+std::string command_environment(const std::vector<Held>& held, const std::string& first, bool wait_tree) {
   std::string all = "SHMCOORD_TOKENS=";
   std::string of_first;
+  std::vector<OuterHold> outer;
   for (const Held& h : held) {
     if (&h != &held.front()) all += ',';
     all += h.client->name() + '=' + std::to_string(h.token);
     if (h.client->name() == first) of_first = "SHMCOORD_TOKEN=" + std::to_string(h.token);
+    if (wait_tree) outer.push_back({h.client.get(), h.token});
   }
-  return of_first + '\0' + all;
+  return of_first + '\0' + all + '\0' + held_environment(outer);
 }
 
 /// Gives all back. False: one was lost before we came to that; says so unless that is known.
@@ -314,9 +318,9 @@ bool release_all(std::vector<Held>& held, const std::string& holder, bool known)
     try {
       const ReleaseOutcome got = h.client->release(holder);
       if (got.result == ReleaseResult::released) continue;
-      if (!known) say(LossBell::loss_text(h.client->name(), got.lost.value_or(Lost{})));
+      if (!known) say_error("lost", LossBell::loss_text(h.client->name(), got.lost.value_or(Lost{})));
     } catch (const Error& e) {
-      if (!known) say("lock '" + printable(h.client->name()) + "': " + printable(e.what()));
+      if (!known) say_error(name_of(e.errc()), "lock '" + printable(h.client->name()) + "': " + e.what());
     }
     all_ours = false;
   }
@@ -366,8 +370,8 @@ int run_command(const Arguments& arguments) {
     }
     held.push_back({std::move(client), got.outcome.token});
   }
-  const int code =
-      Front(guardian, terminal, bell, plan.task, adopts).run(*participant, tokens_environment(held, plan.first));
+  const int code = Front(guardian, terminal, bell, plan.task, adopts)
+                       .run(*participant, command_environment(held, plan.first, plan.task.wait_tree));
   return release_all(held, plan.holder, code == exit_lost) ? code : exit_lost;
 }
 

@@ -32,6 +32,8 @@ struct Launch {
 
 /// Starts the command in a group of its own. vfork: there is nothing to copy, and a failed exec is seen in `error`. The
 /// child shares our memory until then: it calls only what a signal handler might, and all signals are blocked.
+/// posix_spawn cannot ask for a death signal, without which the command outlives a killed guardian.
+// NOLINTBEGIN(bugprone-unsafe-functions,clang-analyzer-unix.Vfork,clang-analyzer-security.insecureAPI.vfork)
 [[gnu::noinline]] pid_t launch(const Launch& what, volatile int& error) {
   const pid_t guardian = ::getpid();
   const pid_t pid = ::vfork();
@@ -46,6 +48,7 @@ struct Launch {
   error = errno;
   ::_exit(127);
 }
+// NOLINTEND(bugprone-unsafe-functions,clang-analyzer-unix.Vfork,clang-analyzer-security.insecureAPI.vfork)
 
 std::int64_t now_ms() {
   timespec now{};
@@ -84,6 +87,7 @@ class Watch {
       at = end + 1;
     }
     std::vector<char*> argv;
+    argv.reserve(task_.command.size() + 1);
     for (const std::string& word : task_.command) argv.push_back(const_cast<char*>(word.c_str()));
     argv.push_back(nullptr);
     const std::vector<char*> envp = merge_environment(added);

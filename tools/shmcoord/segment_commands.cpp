@@ -11,6 +11,7 @@
 #include "process/clock.hpp"
 #include "process/recovery.hpp"
 #include "shmcoord/command_table.hpp"
+#include "shmcoord/display_width.hpp"
 #include "shmcoord/durations.hpp"
 #include "shmcoord/exit_codes.hpp"
 #include "shmcoord/joined.hpp"
@@ -134,10 +135,10 @@ int segment_list(const Arguments& arguments) {
     return exit_done;
   }
   std::size_t width = 0;
-  for (const SegmentListing& s : all) width = std::max(width, printable(s.name).size());
+  for (const SegmentListing& s : all) width = std::max(width, columns_of(printable(s.name)));
   for (const SegmentListing& s : all) {
     const std::string name = printable(s.name);
-    print_line(name + std::string(width - name.size() + 2, ' ') + printable(s.path) +
+    print_line(name + std::string(width - columns_of(name) + 2, ' ') + printable(s.path) +
                (s.usable ? "" : "  not usable: " + printable(s.problem)));
   }
   return exit_done;
@@ -162,7 +163,7 @@ int segment_info(const Arguments& arguments) {
 }
 
 int segment_remove(const Arguments& arguments) {
-  Segment::remove(arguments.global.segment, arguments.has("--force"));
+  opening([&] { Segment::remove(arguments.global.segment, arguments.has("--force")); });
   if (arguments.global.json) {
     print_line(json_text(json::object{{"name", printable(arguments.global.segment)}, {"result", "removed"}}));
   }

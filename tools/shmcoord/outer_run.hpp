@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "process/lock_client.hpp"
+
+// A `run` inside of the command of another `run` that holds the same lock would wait for itself: the outer one gives
+// the lock back only when its command has ended.
+//
+// So each `run` tells its command in SHMCOORD_HELD what it and those around it hold, as numbers that fit one hold only:
+// "<segment id>:<record>:<generation>:<token>", comma separated, the nearest first. Names would not do, since a segment
+// may be removed and made again, be named in two ways, and a lock's name may contain any separator; and the variables
+// that people use tell of the nearest `run` only. A hold that ended since then, or a variable that was inherited by
+// something that outlived its `run`, names a token that is not current any more, and hinders nobody.
+//
+// Not seen: what lost its environment on the way (sudo, ssh, a service manager), and the hold of a `run` with
+// --no-wait-tree, which may end before a process that its command started, so that waiting for it can be meant. Such a
+// one waits, and says for whom.
+
+namespace shmcoord::tool {
+
+struct OuterHold {
+  const process::LockClient* client;
+  std::uint64_t token;
+};
+
+/// "SHMCOORD_HELD=…" for a command: these, and what was inherited.
+[[nodiscard]] std::string held_environment(const std::vector<OuterHold>& holds);
+
+/// Is the lock held now by a `run` whose command we are part of?
+[[nodiscard]] bool held_by_outer_run(process::LockClient& client);
+
+}  // namespace shmcoord::tool
