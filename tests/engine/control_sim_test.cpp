@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "engine/bury_entry.hpp"
 #include "engine/control.hpp"
 #include "engine/wait.hpp"
 #include "support/sim_policy.hpp"
@@ -24,16 +24,17 @@ namespace {
 using shmcoord::engine::ControlOps;
 using shmcoord::engine::Entry;
 using shmcoord::engine::EntryIndex;
+using shmcoord::engine::Handoff;
+using shmcoord::engine::handoff_stamp;
+using shmcoord::engine::pack_owner;
 using shmcoord::engine::Phase;
 using shmcoord::engine::RecordIndex;
 using shmcoord::engine::Result;
 using shmcoord::engine::seq_of_stamp;
-using shmcoord::engine::SlotIndex;
-using shmcoord::engine::SpinBudget;
 using shmcoord::engine::Status;
 using shmcoord::engine::Step;
+using shmcoord::engine::unpack_handoff;
 using shmcoord::engine::WaitEnd;
-using shmcoord::engine::Waiter;
 using shmcoord::sim::explore;
 using shmcoord::sim::instrumented;
 using shmcoord::sim::is_dead;
@@ -99,23 +100,6 @@ class World {
   [[nodiscard]] const Scenario& scenario() const noexcept { return scenario_; }
 
  private:
-  // What the waiter is told by the process layer.
-  struct Around {
-    World& world;
-    unsigned process;
-    bool bury(SlotIndex slot, std::int64_t) const noexcept {
-      world.segment_.bury(Segment::process_of(slot));
-      return true;
-    }
-    template <class Ops>
-    std::int64_t check_holders(const Ops&) const noexcept {
-      return never;
-    }
-    bool stop_requested() const noexcept { return false; }
-    bool usable() const noexcept { return true; }
-    SlotIndex self() const noexcept { return Segment::slot_of(process); }
-  };
-
   [[nodiscard]] unsigned processes() const noexcept { return static_cast<unsigned>(scripts_.size()); }
 
   void play(unsigned p) {
@@ -138,10 +122,8 @@ class World {
     require(r.step == Step::queued, "acquire failed");
     story.queued = r.seq;
     if (v.way != Way::give_up) {
-      Around around{*this, p};
-      SpinBudget spin{.pauses = 0};
       const std::int64_t deadline = v.way == Way::time_out ? P::now_ns() + 1000 : never;
-      const WaitEnd end = Waiter<P, Around>(ops, i, around).wait(deadline, spin);
+      const WaitEnd end = segment_.wait(v.record, p, deadline);
       if (end == WaitEnd::granted) {
         const Status s = ops.status(i);
         require(s.phase == Phase::held && s.record == v.record, "granted, but not held");
@@ -304,21 +286,26 @@ TEST(ControlSim, two_words_share_entries) {
 }
 
 // A holder with an old heartbeat beats once and releases; a robber judges it by the heartbeat; a third waits for its
-// turn.
+// turn and hears whom it follows. When the first is there from the start, the third takes the lock once more, and must
+// hear nothing then.
 class Lease {
  public:
-  explicit Lease(bool may_die) : segment_(1) {
+  enum class Start : std::uint8_t { free, held, queued };
+  struct Cast {
+    bool mortal = false;  // the holder and the robber
+    Start start = Start::free;
+    bool stopped = false;    // the holder does nothing while the robber is at it, and nothing more if it was robbed
+    bool says_where = true;  // the robber writes down which word it is busy with
+  };
+
+  explicit Lease(Cast cast) : cast_(cast), segment_(1) {
     segment_.name_words(scenario_);
-    scenario_.on_start([this] {
-      segment_.reset();
-      inside_ = 0;
-      robbed_ = false;
-    });
+    scenario_.on_start([this] { start(); });
     const auto holder = [this] { hold_and_beat(); };
     const auto robber = [this] { rob(); };
-    may_die ? scenario_.mortal("a", holder) : scenario_.task("a", holder);
+    cast_.mortal ? scenario_.mortal("a", holder) : scenario_.task("a", holder);
     scenario_.task("b", [this] { wait(); });
-    may_die ? scenario_.mortal("c", robber) : scenario_.task("c", robber);
+    cast_.mortal ? scenario_.mortal("c", robber) : scenario_.task("c", robber);
     scenario_.task("reaper", [this] {
       for (const unsigned p : {0U, 2U}) {
         shmcoord::sim::await([p] { return is_dead(p) || is_finished(p); });
@@ -327,24 +314,52 @@ class Lease {
         segment_.bury(p);
       }
     });
-    scenario_.at_end([this] { segment_.require_idle(); });
+    scenario_.at_end([this] {
+      segment_.require_idle();
+      require(!released_ || !heard_, "who gave it back itself was called robbed");
+      const bool news = segment_.take_news(0, 1).loss != shmcoord::Loss::none;
+      require(!heard_ || !news, "the same news twice");
+      require(!reclaimed_ || heard_ || news, "nobody can hear of the robbed holder any more");
+    });
   }
   [[nodiscard]] const Scenario& scenario() const noexcept { return scenario_; }
 
  private:
   static constexpr std::int64_t beat_ns = 2'000'000'000;
+  static constexpr EntryIndex held = Segment::entry_of(0);
+  static constexpr EntryIndex queued = Segment::entry_of(1);
+
+  void start() {
+    segment_.reset();
+    inside_ = 0;
+    for (Plain<bool>* const flag : {&judged_, &reclaimed_, &released_, &heard_}) *flag = false;
+    for (const EntryIndex i : {held, queued}) P::store(segment_.view().entry(i).weight, 1);
+    if (cast_.start == Start::free) return;
+    const ControlOps<P> ops = segment_.ops(0);
+    token_ = ops.try_acquire(held, 1, P::now_ns()).seq;
+    if (cast_.start == Start::held) return;
+    require(ops.acquire_or_queue(queued, 1, P::now_ns()).step == Step::queued, "the start went wrong");
+  }
 
   void hold_and_beat() {
     const ControlOps<P> ops = segment_.ops(0);
-    const EntryIndex i = Segment::entry_of(0);
-    P::store(segment_.view().entry(i).weight, 1);
-    const Result r = ops.try_acquire(i, 1, P::now_ns());
-    if (r.step != Step::acquired) return;
-    const Result beat = ops.heartbeat(i, r.seq, beat_ns);
-    if (beat.step == Step::gone) return require(robbed_, "told that the hold is gone, and nobody took it");
+    std::uint64_t token = token_;
+    if (cast_.start == Start::free) {
+      const Result r = ops.try_acquire(held, 1, P::now_ns());
+      if (r.step != Step::acquired) return;
+      token = r.seq;
+    }
+    if (cast_.stopped) {
+      const std::uint64_t before = P::load_seq(ops.record().control);
+      shmcoord::sim::await([] { return is_dead(2) || is_finished(2); });
+      if (P::load_seq(ops.record().control) != before) return;
+    }
+    const Result beat = ops.heartbeat(held, token, beat_ns);
+    if (beat.step == Step::gone) return require(judged_, "told that the hold is gone, and nobody took it");
     require(beat.step == Step::refreshed, "heartbeat failed");
     enter(ops);
-    require(ops.release(i, r.seq).step == Step::released, "the hold was taken after it had been refreshed");
+    require(ops.release(held, token).step == Step::released, "the hold was taken after it had been refreshed");
+    released_ = true;
   }
 
   void enter(const ControlOps<P>& ops) {
@@ -355,59 +370,191 @@ class Lease {
   }
 
   void wait() {
-    struct Around {
-      Lease& lease;
-      bool bury(SlotIndex slot, std::int64_t) const noexcept {
-        lease.segment_.bury(Segment::process_of(slot));
-        return true;
-      }
-      std::int64_t check_holders(const ControlOps<P>&) const noexcept { return never; }
-      bool stop_requested() const noexcept { return false; }
-      bool usable() const noexcept { return true; }
-      SlotIndex self() const noexcept { return Segment::slot_of(1); }
-    };
     const ControlOps<P> ops = segment_.ops(0);
-    const EntryIndex i = Segment::entry_of(1);
-    P::store(segment_.view().entry(i).weight, 1);
-    const Result r = ops.acquire_or_queue(i, 1, P::now_ns());
+    Result r{Step::queued};
+    if (cast_.start != Start::queued) r = ops.acquire_or_queue(queued, 1, P::now_ns());
     std::uint64_t token = r.seq;
     if (r.step != Step::acquired) {
-      Around around{*this};
-      SpinBudget spin{.pauses = 0};
-      require(Waiter<P, Around>(ops, i, around).wait(never, spin) == WaitEnd::granted, "the wait ended for no reason");
-      token = seq_of_stamp(ops.status(i).stamp, P::load_seq(ops.record().control));
+      require(segment_.wait(0, 1, never) == WaitEnd::granted, "the wait ended for no reason");
+      token = segment_.token(0, 1);
     }
+    hear(token);
     if (!is_dead(0)) enter(ops);
-    require(ops.release(i, token).step == Step::released, "the waiter's release failed");
+    require(ops.release(queued, token).step == Step::released, "the waiter's release failed");
+    if (cast_.start == Start::free) return;
+    const Result again = ops.try_acquire(queued, 1, P::now_ns());
+    require(again.step == Step::acquired, "the lock is not free");
+    hear(again.seq);
+    require(ops.release(queued, again.seq).step == Step::released, "the second release failed");
+  }
+
+  // Who is let in by the very word that robs must hear of it then: the hand-off field of the robbed says which word.
+  void hear(std::uint64_t token) {
+    const Segment::News news = segment_.take_news(0, token);
+    const Handoff how = unpack_handoff(P::load(segment_.view().entry(held).handoff));
+    if (how.stamp == handoff_stamp(0, token)) require(news.loss == how.loss, "let in without the news");
+    if (news.loss == shmcoord::Loss::none) return;
+    require(!heard_, "the same news twice");
+    require(news.pid == Segment::pid_of(0) && news.holder == Segment::name_of(0), "the news names somebody else");
+    heard_ = true;
   }
 
   void rob() {
-    const Result r = segment_.ops(0).reclaim(Segment::entry_of(0), [this](const Entry& e) {
+    std::optional<Segment::Helping> helping;
+    if (cast_.says_where) helping.emplace(segment_, 2U, 0U);
+    const Result r = segment_.ops(0).reclaim(held, [this](const Entry& e) {
       const bool silent = P::load(e.heartbeat_ns) < static_cast<std::uint64_t>(beat_ns);
       // From here on it is decided, whether or not the robber lives to hear of it.
-      if (silent) robbed_ = true;
+      if (silent) judged_ = true;
       return silent ? shmcoord::Loss::stale : shmcoord::Loss::none;
     });
     require(r.step == Step::reclaimed || r.step == Step::fresh || r.step == Step::gone, "reclaim failed");
+    if (r.step == Step::reclaimed) reclaimed_ = true;
   }
 
+  Cast cast_;
   Segment segment_;
   Scenario scenario_;
+  std::uint64_t token_ = 0;  // the same in every schedule
   Plain<unsigned> inside_ = 0;
-  Plain<bool> robbed_ = false;
+  Plain<bool> judged_ = false;
+  Plain<bool> reclaimed_ = false;
+  Plain<bool> released_ = false;
+  Plain<bool> heard_ = false;
 };
 
 TEST(ControlSim, who_was_told_refreshed_is_not_robbed) {
-  const Lease sure(false);
+  const Lease sure({});
   judge("no death", sure.scenario(), {.preemptions = long_form() ? 4U : 3U}, {}, 30'000);
-  const Lease mortal(true);
-  // A robber has no entry in the word. When it dies between its CAS and the grant, its burial does not lead to that
-  // word, and the grantee learns of its luck by looking again after a second: the last resort, allowed here and nowhere
-  // else.
-  constexpr std::int64_t one_recheck = 2 * shmcoord::engine::recheck_ns;
-  judge("one death", mortal.scenario(),
-        {.preemptions = long_form() ? 3U : 2U, .deaths = 1, .stall_after_ns = one_recheck},
-        {.deaths = 2, .stall_after_ns = one_recheck}, 30'000);
+  const Lease mortal({.mortal = true});
+  judge("one death", mortal.scenario(), {.preemptions = long_form() ? 3U : 2U, .deaths = 1}, {.deaths = 2}, 30'000);
+}
+
+TEST(ControlSim, who_is_let_in_by_a_robbery_has_heard_of_it) {
+  const unsigned more = long_form() ? 2 : 0;
+  for (const auto& [start, what] :
+       {std::pair(Lease::Start::queued, "queued"), {Lease::Start::held, "not yet queued"}}) {
+    const Lease sure({.start = start});
+    judge(what, sure.scenario(), {.preemptions = 2 + more / 2}, {}, 30'000);
+    const Lease mortal({.mortal = true, .start = start});
+    judge((std::string(what) + ", one death").c_str(), mortal.scenario(), {.preemptions = 1 + more, .deaths = 1},
+          {.deaths = 2}, 30'000);
+  }
+}
+
+// The robber has no entry in the word: only what it wrote down before leads its burial there. The second half is a
+// canary: without that note nobody calls the waiter, and it sleeps until it looks again by itself.
+TEST(ControlSim, the_burial_of_a_robber_lets_in_whom_it_left_asleep) {
+  const Lease stopped({.mortal = true, .start = Lease::Start::queued, .stopped = true});
+  judge("says where", stopped.scenario(), {.preemptions = long_form() ? 3U : 1U, .deaths = 1}, {.deaths = 2}, 30'000);
+  const Lease silent({.mortal = true, .start = Lease::Start::queued, .stopped = true, .says_where = false});
+  const Report r = explore(silent.scenario(), {.preemptions = 0, .deaths = 1});
+  ASSERT_TRUE(r.failure);
+  EXPECT_EQ(r.failure->what.substr(0, 5), "stall") << r.text();
+}
+
+// A hold that outlives its process, in the first entry: once that is free, anybody may make it his own.
+std::uint64_t hold_detached(const Segment& segment) {
+  Entry& e = segment.view().entry(Segment::entry_of(0));
+  segment.view().owner_of(Segment::entry_of(0)).raw = pack_owner({shmcoord::engine::detached_slot, 1});
+  e.weight.raw = 1;
+  e.flags.raw = shmcoord::engine::entry_detached;
+  return segment.ops(0).try_acquire(Segment::entry_of(0), 1, P::now_ns()).seq;
+}
+std::uint64_t make_own_and_acquire(const Segment& segment, unsigned process, RecordIndex r) {
+  const EntryIndex i = Segment::entry_of(0);
+  Entry& e = segment.view().entry(i);
+  P::store(segment.view().owner_of(i), P::load(segment.view().owner_of(Segment::entry_of(process))));
+  P::store(e.flags, 0);
+  P::store(e.heartbeat_ns, 0);
+  const Result got = segment.ops(r).try_acquire(i, 1, P::now_ns());
+  require(got.step == Step::acquired, "the next owner's acquire failed");
+  return got.seq;
+}
+
+// The robber dies on its way, and meanwhile the next owner of the entry is robbed on another word: that overwrites the
+// hand-off field, which tells the finishers of the first word whom to grant.
+TEST(ControlSim, an_entry_that_left_the_word_may_be_used_again) {
+  Segment segment(1);
+  Scenario s;
+  segment.name_words(s);
+  const EntryIndex first = Segment::entry_of(0);
+  const EntryIndex second = Segment::entry_of(1);
+  const auto force = [](const Entry&) { return shmcoord::Loss::forced; };
+  s.on_start([&] {
+    segment.reset();
+    hold_detached(segment);
+    P::store(segment.view().entry(second).weight, 1);
+    require(segment.ops(0).acquire_or_queue(second, 1, P::now_ns()).step == Step::queued, "the start went wrong");
+  });
+  s.task("b, another thread", [&] {
+    if (segment.ops(0).status(first).phase != Phase::free) return;
+    make_own_and_acquire(segment, 1, 1);
+    require(segment.ops(1).reclaim(first, force).step == Step::reclaimed, "the next owner's hold is not there");
+  });
+  s.task("b", [&] {
+    require(segment.wait(0, 1, never) == WaitEnd::granted, "the wait ended for no reason");
+    const Result r = segment.ops(0).release(second, segment.token(0, 1));
+    require(r.step == Step::released, "the waiter's release failed");
+  });
+  s.mortal("c", [&] {
+    const Segment::Helping helping(segment, 2, 0);
+    segment.ops(0).reclaim(first, force);
+  });
+  s.task("reaper", [&] {
+    shmcoord::sim::await([] { return is_dead(2) || is_finished(2); });
+    if (!is_dead(2)) return;
+    segment.bury(2);
+    segment.ops(0).reclaim(first, force);  // if it was not yet
+  });
+  s.at_end([&] { segment.require_idle(); });
+  judge("reuse", s, {.preemptions = long_form() ? 3U : 1U, .deaths = 1}, {.deaths = 1}, 30'000);
+}
+
+// The hold whose heartbeat it is ends between the two looks at the entry, and the next one in it is marked as well.
+TEST(ControlSim, a_heartbeat_is_not_taken_for_that_of_the_next_hold) {
+  constexpr std::int64_t beat_ns = 2'000'000'000;
+  Segment segment(1);
+  Scenario s;
+  segment.name_words(s);
+  const EntryIndex first = Segment::entry_of(0);
+  const auto find_fresh = [&] {
+    return segment.ops(0).reclaim(first, [](const Entry&) { return shmcoord::Loss::none; }).step == Step::fresh;
+  };
+  std::uint64_t token = 0;
+  Plain<bool> refreshed = false;
+  Plain<bool> reclaimed = false;
+  s.on_start([&] {
+    segment.reset();
+    refreshed = false;
+    reclaimed = false;
+    token = hold_detached(segment);
+    require(find_fresh(), "the start went wrong");  // and so it is marked
+  });
+  s.task("a", [&] { refreshed = segment.ops(0).heartbeat(first, token, beat_ns).step == Step::refreshed; });
+  s.task("c", [&] {
+    const Result r = segment.ops(0).reclaim(first, [](const Entry& e) {
+      return P::load(e.heartbeat_ns) < beat_ns ? shmcoord::Loss::stale : shmcoord::Loss::none;
+    });
+    if (r.step != Step::reclaimed) return;
+    reclaimed = true;
+    const std::uint64_t next = make_own_and_acquire(segment, 2, 0);
+    require(find_fresh(), "the next hold is not there");
+    require(segment.ops(0).release(first, next).step == Step::released, "the next owner's release failed");
+  });
+  s.at_end([&] {
+    require(!refreshed || !reclaimed, "told refreshed, and robbed all the same");
+    if (!reclaimed) segment.ops(0).release(first, token);
+    segment.require_idle();
+  });
+  judge("two holds", s, {.preemptions = long_form() ? 6U : 3U}, {}, 30'000);
+}
+
+// A finisher that read its waiter before the grant or the cancel, and the links of the tail after the next one has
+// queued behind it.
+TEST(ControlSim, a_late_finisher_changes_nothing) {
+  judge("of a grant", World(1, {{waits, waits}, {waits}, {waits}}), 1, 0);
+  judge("of a cancel", World(1, {{waits}, {gives_up, waits}, {waits}}), 2, 0);
 }
 
 TEST(ControlSim, two_reapers_bury_at_once) {

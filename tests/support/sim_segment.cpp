@@ -40,6 +40,9 @@ void Segment::name_words(Scenario& s) const {
     s.name(&rec.previous, who + "previous", show_handoff);
     s.name(&rec.generation, who + "generation");
     s.name(&rec.capacity, who + "capacity");
+    for (std::size_t w = 0; w < engine::notice_head_words + 1; ++w) {
+      s.name(&view_.notice(r).words[w], who + "notice " + std::to_string(w));
+    }
   }
   for (unsigned p = 0; p < processes; ++p) {
     Entry& e = view_.entry(entry_of(p));
@@ -54,8 +57,9 @@ void Segment::name_words(Scenario& s) const {
     s.name(&e.wake, who + "wake");
     s.name(&e.flags, who + "flags");
     s.name(&view_.owner_of(entry_of(p)), who + "owner");
-    s.name(&view_.slot(slot_of(p)).life, "life of " + std::string(1, static_cast<char>('a' + p)));
-    s.name(&view_.slot(slot_of(p)).signal, "signal of " + std::string(1, static_cast<char>('a' + p)));
+    s.name(&view_.slot(slot_of(p)).life, "life of " + std::string(1, name_of(p)));
+    s.name(&view_.slot(slot_of(p)).signal, "signal of " + std::string(1, name_of(p)));
+    s.name(&view_.slot(slot_of(p)).helping, "helping of " + std::string(1, name_of(p)));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <new>
 #include <string>
@@ -10,13 +11,15 @@
 
 #include "engine/bury_entry.hpp"
 #include "engine/control.hpp"
+#include "engine/notice.hpp"
 #include "engine/view.hpp"
 #include "engine/wait.hpp"
 #include "support/sim_policy.hpp"
 #include "support/sim_scheduler.hpp"
 
 // A segment in plain memory for scenarios of the deterministic scheduler: a few records and, per simulated process, a
-// session slot and a chunk of entries. Made once; every schedule starts from a copy of the tables.
+// session slot and a chunk of entries, the first of which says "a", "b", "c" as its holder. Made once; every schedule
+// starts from a copy of the tables.
 
 namespace shmcoord::sim {
 
@@ -49,6 +52,9 @@ class Segment {
     for (unsigned p = 0; p < processes; ++p) {
       view_.slot(slot_of(p)).id.raw = engine::pack(engine::SlotId{engine::SlotState::alive, 100U + p});
       view_.slot(slot_of(p)).life.raw = engine::life_waiters | (p + 1);
+      view_.slot(slot_of(p)).pid = pid_of(p);
+      view_.entry(entry_of(p)).holder_bytes = 1;
+      view_.entry(entry_of(p)).text[0] = name_of(p);
       view_.chunk(p).raw = engine::pack_owner({slot_of(p), 100U + p});
     }
     remember(geo.slots, sizeof(engine::SessionSlot) * (processes + 1));
@@ -67,18 +73,81 @@ class Segment {
   static constexpr SlotIndex slot_of(unsigned process) noexcept { return process + 1; }
   static constexpr unsigned process_of(SlotIndex slot) noexcept { return slot - 1; }
   static constexpr EntryIndex entry_of(unsigned process) noexcept { return process * engine::entries_per_chunk; }
+  static constexpr std::int32_t pid_of(unsigned process) noexcept { return static_cast<std::int32_t>(1000 + process); }
+  static constexpr char name_of(unsigned process) noexcept { return static_cast<char>('a' + process); }
 
   /// For traces.
   void name_words(Scenario& s) const;
 
-  /// What whoever is convinced of the death of a process does to its entries.
+  /// What whoever is convinced of the death of a process does to its entries, and to the word it said it helps.
   void bury(unsigned process) const noexcept {
     engine::Word64& chunk = view_.owner_of(entry_of(process));
-    const std::uint64_t owner = SimPolicy::load(chunk);
-    if (owner == 0) return;
-    const bool sound = engine::bury_entry<SimPolicy>(view_, entry_of(process), owner, engine::Burial::dead);
-    require(sound, "the burial found damage");
-    SimPolicy::cas(chunk, owner, 0);
+    if (const std::uint64_t owner = SimPolicy::load(chunk); owner != 0) {
+      const bool sound = engine::bury_entry<SimPolicy>(view_, entry_of(process), owner, engine::Burial::dead);
+      require(sound, "the burial found damage");
+      SimPolicy::cas(chunk, owner, 0);
+    }
+    const std::uint64_t helping = SimPolicy::load(view_.slot(slot_of(process)).helping);
+    if (helping != 0) ops(static_cast<RecordIndex>(helping - 1)).settle();
+  }
+
+  /// Around what a process does to a word without an entry of its own in it: its burial settles that word.
+  class Helping {
+   public:
+    Helping(const Segment& segment, unsigned process, RecordIndex r) noexcept
+        : word_(segment.view_.slot(slot_of(process)).helping) {
+      SimPolicy::store(word_, r + 1ULL);
+    }
+    ~Helping() { SimPolicy::store(word_, 0); }
+    Helping(const Helping&) = delete;
+    Helping& operator=(const Helping&) = delete;
+
+   private:
+    engine::Word64& word_;
+  };
+
+  /// What a waiter knows of the world: how to bury; no leases, no end but the grant and its deadline.
+  struct Around {
+    const Segment& segment;
+    unsigned process;
+    bool bury(SlotIndex slot, std::int64_t) const noexcept {
+      segment.bury(process_of(slot));
+      return true;
+    }
+    std::int64_t check_holders(const engine::ControlOps<SimPolicy>&) const noexcept {
+      return std::numeric_limits<std::int64_t>::max();
+    }
+    bool stop_requested() const noexcept { return false; }
+    bool usable() const noexcept { return true; }
+    SlotIndex self() const noexcept { return slot_of(process); }
+  };
+
+  /// Sleeps until the first entry of the process is granted, without spinning.
+  [[nodiscard]] engine::WaitEnd wait(RecordIndex r, unsigned process, std::int64_t deadline_ns) const noexcept {
+    const engine::ControlOps<SimPolicy> word = ops(r);
+    Around around{*this, process};
+    engine::SpinBudget spin{.pauses = 0};
+    return engine::Waiter<SimPolicy, Around>(word, entry_of(process), around).wait(deadline_ns, spin);
+  }
+  [[nodiscard]] std::uint64_t token(RecordIndex r, unsigned process) const noexcept {
+    return engine::seq_of_stamp(ops(r).status(entry_of(process)).stamp, SimPolicy::load_seq(view_.record(r).control));
+  }
+
+  /// The news of a robbed holder; the holder since `token` takes it, once.
+  struct News {
+    Loss loss = Loss::none;
+    std::int32_t pid = 0;
+    char holder = '\0';  // also when there is not exactly one letter
+  };
+  [[nodiscard]] News take_news(RecordIndex r, std::uint64_t token) const {
+    engine::Word64& word = view_.record(r).previous;
+    const std::uint64_t raw = SimPolicy::load(word);
+    const engine::Handoff previous = engine::unpack_handoff(raw);
+    if (previous.loss == Loss::none) return {};
+    const engine::NoticeText text = engine::read_notice<SimPolicy>(view_, r, previous.stamp);
+    const engine::Handoff taken{engine::nil_entry, Loss::none, engine::handoff_stamp(r, token)};
+    if (!SimPolicy::cas(word, raw, engine::pack(taken))) return {};
+    return {previous.loss, text.pid, text.holder.size() == 1 ? text.holder[0] : '\0'};
   }
 
   /// What the kernel does at a death: sets the bit, wakes one.
