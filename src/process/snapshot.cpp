@@ -88,7 +88,7 @@ class Painter {
       if (m.role == Role::waiting) waiting.push_back({as_time(view_.entry(i).since_ns), i});
     }
     std::sort(waiting.begin(), waiting.end());
-    for (const EntryIndex i : in_queue_order(c, meaning, waiting)) {
+    for (const EntryIndex i : in_queue_order(c, meaning, waiting, lock.queue_whole)) {
       lock.waiters.push_back(describe(lock.record, i, {Role::waiting, false, 0}));
     }
     lock.previous = previous(lock.record, record, c, handoff);
@@ -114,13 +114,14 @@ class Painter {
   /// moves, or is damaged) is given in the order of arrival.
   template <class MeaningOf>
   std::vector<EntryIndex> in_queue_order(const core::Control& c, MeaningOf&& meaning,
-                                         const std::vector<std::pair<std::int64_t, EntryIndex>>& waiting) const {
+                                         const std::vector<std::pair<std::int64_t, EntryIndex>>& waiting,
+                                         bool& whole) const {
     std::vector<EntryIndex> order;
     const auto next_of = [&](EntryIndex i) { return engine::unpack_link(P::load(view_.entry(i).next)).entry; };
     // An unfinished enqueue is not behind its predecessor yet.
     EntryIndex before_last = engine::nil_entry;
     if (c.op == core::Op::enqueue) before_last = engine::unpack_link(P::load(view_.entry(c.last).prev)).entry;
-    bool whole = c.tail == engine::nil_entry;
+    whole = c.tail == engine::nil_entry;
     EntryIndex at = whole ? engine::nil_entry : next_of(c.tail);
     // Some may have come since the entries were listed. Bounded by what was listed, so that damage costs little.
     const std::size_t most = 2 * waiting.size() + 1000;
@@ -129,7 +130,8 @@ class Painter {
       whole = at == c.tail;
       at = at == before_last ? c.last : next_of(at);
     }
-    if (whole && order.size() >= waiting.size()) return order;
+    whole = whole && order.size() >= waiting.size();
+    if (whole) return order;
     order.clear();
     for (const auto& [since, i] : waiting) order.push_back(i);
     return order;

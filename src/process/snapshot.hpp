@@ -124,6 +124,7 @@ struct LockView {
   std::optional<PreviousView> previous;
   bool settled = true;
   bool damaged = false;
+  bool queue_whole = true;  // the circle leads through all waiters; else they are in the order of arrival
 };
 
 struct Picture {

@@ -81,7 +81,8 @@ class Unfinished : public testing::Test {
 
   void make(const char* name, std::uint32_t capacity) {
     const auto made = engine::NameIndex<RealPolicy>(view(), segment_.mapping().get())
-                          .find_or_insert(name, engine::Kind::lock, capacity, {}, participant_->slot());
+                          .find_or_insert(name, capacity == 1 ? engine::Kind::lock : engine::Kind::semaphore, capacity,
+                                          {}, participant_->slot());
     segment_.mapping()->ensure(view().offset_of(&view().notice(made.found.record)), sizeof(engine::Notice));
     found_ = made.found;
     name_ = name;
@@ -273,6 +274,7 @@ TEST_F(Unfinished, ClosedNamesAreNotShown) {
 }
 
 TEST_F(Unfinished, ABrokenCircleIsGivenInTheOrderOfArrival) {
+  segment_.damaged_on_purpose();
   acquire('a');
   for (const char who : {'d', 'c', 'b'}) {
     RealPolicy::store(view().entry(entry(who)).weight, 1);
@@ -409,7 +411,8 @@ TEST(SnapshotWhileMoving, ShowsAtMostOneHolderOfALock) {
 // The tables are overwritten with random bytes, page by page of those that exist: any answer will do, but it must come.
 TEST(SnapshotOfDamage, ComesToAnEnd) {
   for (unsigned round = 0; round < 60; ++round) {
-    const OwnSegment segment;
+    OwnSegment segment;
+    segment.damaged_on_purpose();
     const engine::View& view = segment.view();
     Child child([&](const Child::Line& line) {
       const std::shared_ptr<Participant> me = Participant::join(segment.mapping());

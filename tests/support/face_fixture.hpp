@@ -9,7 +9,9 @@
 #include <functional>
 #include <string>
 
+#include "process/face.hpp"
 #include "shmcoord/shmcoord.hpp"
+#include "support/sound.hpp"
 
 // A segment of the test's own, removed at its end, and children that do something with it.
 
@@ -69,7 +71,10 @@ class FaceTest : public ::testing::Test {
       : name_("test-" + std::to_string(::getpid()) + "-" +
               ::testing::UnitTest::GetInstance()->current_test_info()->name()),
         segment_(Segment::create(name_, {.names = 64, .entries = 4096, .sessions = 64})) {}
-  ~FaceTest() override { Segment::remove(name_, true); }
+  ~FaceTest() override {
+    test::expect_sound(*detail::Access::mapping(segment_));
+    Segment::remove(name_, true);
+  }
   FaceTest(const FaceTest&) = delete;
   FaceTest& operator=(const FaceTest&) = delete;
 

@@ -19,13 +19,14 @@
 
 #include "engine/real_policy.hpp"
 #include "engine/segment_file.hpp"
+#include "support/sound.hpp"
 
 // Real processes for tests: a segment of its own for each test, forked children that say when they are ready, memory
 // that both sides see, and waits that a watchdog ends.
 
 namespace shmcoord::test {
 
-/// A new segment with a unique name; removed at the end by whoever made it.
+/// A new segment with a unique name; at the end, whoever made it finds it sound and removes it.
 class OwnSegment {
  public:
   explicit OwnSegment(engine::Sizes sizes = {.names = 64, .entries = 512, .sessions = 64}) : maker_(::getpid()) {
@@ -35,6 +36,7 @@ class OwnSegment {
   }
   ~OwnSegment() {
     if (::getpid() != maker_) return;
+    if (!damaged_) expect_sound(*mapping_);
     try {
       engine::Mapping::remove(name_);
     } catch (const std::exception&) {
@@ -47,9 +49,12 @@ class OwnSegment {
   [[nodiscard]] const std::shared_ptr<engine::Mapping>& mapping() const { return mapping_; }
   [[nodiscard]] const engine::View& view() const { return mapping_->view(); }
   [[nodiscard]] const std::string& name() const { return name_; }
+  /// The test overwrites what it should not.
+  void damaged_on_purpose() { damaged_ = true; }
 
  private:
   pid_t maker_;
+  bool damaged_ = false;
   std::string name_;
   std::shared_ptr<engine::Mapping> mapping_;
 };

@@ -12,6 +12,10 @@
 #include <sstream>
 #include <thread>
 
+#include "engine/segment_file.hpp"
+#include "shmcoord/error.hpp"
+#include "support/sound.hpp"
+
 namespace shmcoord::test {
 namespace {
 
@@ -123,6 +127,12 @@ ToolTest::ToolTest(std::string tool_path) : tool_(std::move(tool_path)) {
 
 ToolTest::~ToolTest() {
   std::error_code ignored;
+  if (std::filesystem::is_regular_file("/dev/shm/shmcoord." + segment_, ignored)) {
+    try {
+      test::expect_sound(*engine::Mapping::open(segment_, {.trusted_owner = {}, .read_only = true}));
+    } catch (const Error&) {  // a test made it unusable
+    }
+  }
   std::filesystem::remove("/dev/shm/shmcoord." + segment_, ignored);
   std::filesystem::remove_all(scratch_, ignored);
 }

@@ -26,7 +26,7 @@ _shmcoord() {
   case $command in
     '') words='--help --version -s --segment --json run lock inspect reap force-release segment completion' ;;
     lock) words='acquire release heartbeat renew status remove' ;;
-    segment) words='create list info remove' ;;
+    segment) words='create list info check remove' ;;
     'run') words='--help -l --lock -w --wait -n --no-wait --ttl --reason --holder --grace -E --conflict-exit-code --no-wait-tree' ;;
     'lock acquire') words='--help --holder --pid --ttl -w --wait -n --no-wait -E --conflict-exit-code --reason' ;;
     'lock release') words='--help --holder' ;;
@@ -40,6 +40,7 @@ _shmcoord() {
     'segment create') words='--help --mode --group --names --entries --sessions' ;;
     'segment list') words='--help' ;;
     'segment info') words='--help' ;;
+    'segment check') words='--help' ;;
     'segment remove') words='--help --force' ;;
     'completion') words='--help' ;;
   esac

@@ -118,6 +118,10 @@ constexpr std::array inspect_more{
     "Of a holder that is dead, but whose lock is kept by processes that it started, these are named as far as /proc "
     "shows them.",
 };
+constexpr std::array check_more{
+    "`damage` is what no operation and no death leaves behind. `pending` is what a death left half done; the next "
+    "caller or the reaper finishes it. The segment may be in use; a saved copy is given by its path (-s ./copy).",
+};
 constexpr std::array force_release_more{
     "The holder, if it still runs, and the next holder are told that an operator took the lock away. The reason is "
     "printed with the result, for the log of whoever calls this; it is not kept in the segment, and nobody else is "
@@ -141,6 +145,12 @@ constexpr std::array command_list{
     Command{"segment create", Words::none, "make the segment", create_options, segment_create},
     Command{"segment list", Words::none, "the segments of this host", {}, segment_list},
     Command{"segment info", Words::none, "what the segment is, and how full", {}, segment_info},
+    Command{"segment check",
+            Words::none,
+            "verify every invariant; exit 1 when something is damaged",
+            {},
+            segment_check,
+            check_more},
     Command{"segment remove", Words::none, "remove the segment", remove_options, segment_remove},
     Command{"completion", Words::none, "print the completion script for bash", {}, completion_command},
 };

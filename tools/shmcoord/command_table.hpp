@@ -56,6 +56,7 @@ int force_release(const Arguments& arguments);
 int segment_create(const Arguments& arguments);
 int segment_list(const Arguments& arguments);
 int segment_info(const Arguments& arguments);
+int segment_check(const Arguments& arguments);
 int segment_remove(const Arguments& arguments);
 int completion_command(const Arguments& arguments);
 int manual_command(const Arguments& arguments);

@@ -1,6 +1,8 @@
+#include <fmt/format.h>
 #include <grp.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <charconv>
 #include <string>
 
@@ -10,6 +12,7 @@
 #include "engine/segment_file.hpp"
 #include "process/clock.hpp"
 #include "process/recovery.hpp"
+#include "process/segment_check.hpp"
 #include "shmcoord/command_table.hpp"
 #include "shmcoord/display_width.hpp"
 #include "shmcoord/durations.hpp"
@@ -160,6 +163,42 @@ int segment_info(const Arguments& arguments) {
                " of " + as_text(info.at(std::string(field) + "_max")));
   }
   return exit_done;
+}
+
+int segment_check(const Arguments& arguments) {
+  const auto mapping = open_read_only(arguments.global.segment);
+  const process::CheckReport report = process::check_segment(*mapping, process::real_clock().now_ns());
+  const auto count = [&](process::Finding::Kind kind) {
+    return std::count_if(report.findings.begin(), report.findings.end(), [&](const auto& f) { return f.kind == kind; });
+  };
+  if (arguments.global.json) {
+    json::array findings;
+    for (const process::Finding& f : report.findings) {
+      findings.push_back(
+          json::object{{"kind", to_string(f.kind)}, {"where", printable(f.where)}, {"what", printable(f.what)}});
+    }
+    print_line(json_text(json::object{{"name", printable(mapping->name())},
+                                      {"path", printable(mapping->path())},
+                                      {"result", report.damaged() ? "damaged" : "sound"},
+                                      {"sessions", report.sessions},
+                                      {"names", report.names},
+                                      {"entries", report.entries},
+                                      {"moving", report.moving},
+                                      {"findings", std::move(findings)}}));
+  } else {
+    for (const process::Finding& f : report.findings) {
+      print_line(fmt::format("{:<9}{}: {}", to_string(f.kind), printable(f.where), printable(f.what)));
+    }
+    std::string line =
+        fmt::format("{} names, {} sessions, {} entries: ", report.names, report.sessions, report.entries);
+    line += report.damaged() ? fmt::format("{} damaged", count(process::Finding::Kind::damage)) : "sound";
+    if (const auto n = count(process::Finding::Kind::pending); n != 0) {
+      line += fmt::format(", {} pending (the next caller or `shmcoord reap --once` finishes it)", n);
+    }
+    if (report.moving != 0) line += fmt::format(", {} too busy to be judged", report.moving);
+    print_line(line);
+  }
+  return report.damaged() ? exit_busy : exit_done;
 }
 
 int segment_remove(const Arguments& arguments) {

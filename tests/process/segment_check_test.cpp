@@ -1,0 +1,373 @@
+#include "process/segment_check.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/name_index.hpp"
+#include "process/lock_client.hpp"
+#include "process/participant.hpp"
+#include "process/recovery.hpp"
+#include "support/process_child.hpp"
+
+namespace shmcoord::process {
+namespace {
+
+using engine::RealPolicy;
+using test::Child;
+using test::OwnSegment;
+using Names = engine::NameIndex<RealPolicy>;
+
+Request request_of(std::string_view holder) {
+  Request request;
+  request.holder = holder;
+  return request;
+}
+
+CheckReport check(const OwnSegment& segment) { return check_segment(*segment.mapping(), RealPolicy::now_ns()); }
+
+std::string text_of(const CheckReport& report) {
+  std::string text;
+  for (const Finding& f : report.findings)
+    text += std::string(to_string(f.kind)) + " " + f.where + ": " + f.what + "\n";
+  return text;
+}
+
+TEST(SegmentCheck, ANewSegmentIsSound) {
+  const OwnSegment segment;
+  EXPECT_EQ(text_of(check(segment)), "");
+}
+
+TEST(SegmentCheck, HoldersWaitersAndTheDeadAreSound) {
+  const OwnSegment segment;
+  Child holder([&](const Child::Line& line) {
+    LockClient lock(Participant::join(segment.mapping()), "deploy", {});
+    if (!lock.acquire(request_of("holder"), try_once)) return 1;
+    line.ready(1);
+    line.await_go();
+    return 0;
+  });
+  ASSERT_EQ(holder.wait_ready(), 1);
+  Child waiter([&](const Child::Line& line) {
+    const std::shared_ptr<Participant> me = Participant::join(segment.mapping());
+    LockClient lock(me, "deploy", {});
+    static_cast<void>(lock.wait_fd(request_of("waiter")));
+    line.ready(1);
+    line.await_go();
+    return 0;
+  });
+  ASSERT_EQ(waiter.wait_ready(), 1);
+  const CheckReport busy = check(segment);
+  EXPECT_EQ(text_of(busy), "");
+  EXPECT_EQ(busy.names, 1U);
+  EXPECT_EQ(busy.sessions, 2U);
+  // With nobody left to notice it.
+  waiter.kill(SIGKILL);
+  holder.kill(SIGKILL);
+  waiter.wait();
+  holder.wait();
+  const CheckReport dead = check(segment);
+  EXPECT_FALSE(dead.damaged()) << text_of(dead);
+  EXPECT_NE(text_of(dead).find("pending session slot"), std::string::npos) << text_of(dead);
+  sweep(*segment.mapping(), RealPolicy::now_ns());
+  EXPECT_EQ(text_of(check(segment)), "");
+}
+
+TEST(SegmentCheck, TrafficIsNoDamage) {
+  const OwnSegment segment;
+  std::vector<Child> movers;
+  for (int n = 0; n < 3; ++n) {
+    movers.emplace_back([&, n](const Child::Line& line) {
+      const std::shared_ptr<Participant> me = Participant::join(segment.mapping());
+      const std::string holder = "mover" + std::to_string(n);
+      line.ready(1);
+      for (int round = 0;; ++round) {
+        const std::string name = "busy" + std::to_string(round % 3);
+        try {
+          LockClient lock(me, name, {});
+          if (!lock.acquire(request_of(holder), no_deadline)) return 1;
+          lock.release(holder);
+          LockClient::remove(*me, name, false);
+        } catch (const Error&) {  // in use, or removed under us
+        }
+      }
+    });
+  }
+  for (const Child& m : movers) ASSERT_EQ(m.wait_ready(), 1);
+  for (int n = 0; n < 50; ++n) {
+    const CheckReport report = check(segment);
+    ASSERT_EQ(text_of(report), "");
+  }
+}
+
+TEST(SegmentCheck, KillsAtAnyMomentLeaveNoDamage) {
+  const OwnSegment segment;
+  std::minstd_rand random(20'261'128);
+  for (int round = 0; round < 60; ++round) {
+    std::vector<Child> children;
+    for (int n = 0; n < 3; ++n) {
+      children.emplace_back([&, n](const Child::Line& line) {
+        const std::shared_ptr<Participant> me = Participant::join(segment.mapping());
+        const std::string holder = "h" + std::to_string(n);
+        line.ready(1);
+        for (int i = 0;; ++i) {
+          const std::string name = "lock" + std::to_string(i % 2);
+          try {
+            LockClient lock(me, name, {});
+            if (!lock.acquire(request_of(holder), no_deadline)) return 1;
+            lock.release(holder);
+            if (i % 5 == 0) LockClient::remove(*me, name, false);
+          } catch (const Error&) {  // in use, or removed under us
+          }
+        }
+      });
+    }
+    for (const Child& c : children) ASSERT_EQ(c.wait_ready(), 1);
+    ::usleep(static_cast<useconds_t>(random() % 3000));
+    for (Child& c : children) c.kill(SIGKILL);
+    for (Child& c : children) c.wait();
+    const CheckReport before = check(segment);
+    ASSERT_FALSE(before.damaged()) << "round " << round << "\n" << text_of(before);
+    sweep(*segment.mapping(), RealPolicy::now_ns());
+    const CheckReport after = check(segment);
+    ASSERT_EQ(text_of(after), "") << "round " << round;
+  }
+}
+
+// --- each invariant, broken by hand --------------------------------------------------------------------------------
+
+/// One lock held, one waited for, by a session of this process; what the tests then overwrite.
+class Damage : public testing::Test {
+ protected:
+  Damage() : me_(Participant::join(segment_.mapping())), lock_(me_, "deploy", {}), other_(me_, "other", {}) {
+    EXPECT_TRUE(lock_.acquire(request_of("holder"), try_once));
+    fds_.push_back(lock_.wait_fd(request_of("first")));
+    fds_.push_back(lock_.wait_fd(request_of("second")));
+    const auto held = me_->mapping().view().record(lock_.ops().index()).control;
+    EXPECT_EQ(RealPolicy::load(held).used, 1U);
+    saved_ = std::string(reinterpret_cast<const char*>(view().base), bytes());
+  }
+  ~Damage() override { restore(); }
+
+  [[nodiscard]] const engine::View& view() const { return segment_.view(); }
+  [[nodiscard]] std::size_t bytes() const { return view().geo.total; }
+  void restore() { std::copy(saved_.begin(), saved_.end(), reinterpret_cast<char*>(view().base)); }
+  [[nodiscard]] engine::RecordIndex record() const { return lock_.ops().index(); }
+  [[nodiscard]] engine::EntryIndex holder() const {
+    return engine::unpack_link(RealPolicy::load(view().record(record()).holder)).entry;
+  }
+  [[nodiscard]] engine::EntryIndex tail() const { return RealPolicy::load(view().record(record()).control).tail; }
+  static void set(engine::Word64& word, std::uint64_t value) { RealPolicy::store(word, value); }
+  static void set(engine::Word32& word, std::uint32_t value) { RealPolicy::store(word, value); }
+  void change_control(const std::function<void(core::Control&)>& change) {
+    engine::Word128& word = view().record(record()).control;
+    const core::Control before = RealPolicy::load(word);
+    core::Control after = before;
+    change(after);
+    ASSERT_TRUE(RealPolicy::cas(word, before, after));
+  }
+  void set_status(engine::EntryIndex i, const std::function<void(engine::Status&)>& change) {
+    engine::Status status = engine::unpack_status(RealPolicy::load(view().entry(i).status));
+    change(status);
+    set(view().entry(i).status, engine::pack(status));
+  }
+
+  /// The damage is found, and named with that text.
+  void expect(const std::string& text) {
+    const CheckReport report = check(segment_);
+    EXPECT_TRUE(report.damaged());
+    EXPECT_NE(text_of(report).find("damage " + text), std::string::npos) << text << "\n got:\n" << text_of(report);
+    restore();
+    ASSERT_EQ(text_of(check(segment_)), "") << "after " << text;
+  }
+
+  OwnSegment segment_{{.names = 64, .entries = 64, .sessions = 8}};
+  std::shared_ptr<Participant> me_;
+  LockClient lock_;
+  LockClient other_;
+  std::vector<int> fds_;
+  std::string saved_;
+};
+
+TEST_F(Damage, OfTheHeader) {
+  for (const auto& [word, name] : {std::pair{&engine::Header::slot_high, "slot_high"},
+                                   {&engine::Header::record_high, "record_high"},
+                                   {&engine::Header::chunk_high, "chunk_high"},
+                                   {&engine::Header::token_floor, "token_floor"}}) {
+    set(view().header().*word, core::seq_limit + 1);
+    expect(std::string("header: ") + name + " is");
+  }
+}
+
+TEST_F(Damage, OfThePageBitmap) {
+  const std::uint64_t last = view().geo.total / engine::page_size - 1;
+  RealPolicy::set_bits(view().bitmap_word((last + 1) / 64), 1ULL << ((last + 1) % 64));
+  expect("page bitmap: marks pages beyond the end");
+  set(view().bitmap_word(0), RealPolicy::load(view().bitmap_word(0)) & ~2ULL);
+  expect("page bitmap: does not know the header");
+}
+
+TEST_F(Damage, OfSessions) {
+  engine::SessionSlot& slot = view().slot(me_->slot());
+  const std::string where = "session slot " + std::to_string(me_->slot()) + ": ";
+  set(slot.id, RealPolicy::load(slot.id) | 15U);
+  expect(where + "has the unknown state 15");
+  set(slot.id, engine::pack(engine::SlotId{engine::SlotState::permanent, me_->incarnation()}));
+  expect(where + "is permanent; only slot 0");
+  set(view().slot(0).id, engine::pack(engine::SlotId{engine::SlotState::free, 1}));
+  expect("session slot 0: must be permanent");
+  set(slot.watching, 1000);
+  expect(where + "watching leads outside");
+  set(slot.claiming, 1000);
+  expect(where + "claiming leads outside");
+  set(slot.helping, 1000);
+  expect(where + "helping leads outside");
+  set(view().header().slot_high, 1);
+  expect(where + "is taken, but not below slot_high");
+  slot.session_id = 0;
+  expect(where + "lives without a session id");
+}
+
+TEST_F(Damage, OfChunks) {
+  const std::uint32_t chunk = holder() / engine::entries_per_chunk;
+  const std::string where = "chunk " + std::to_string(chunk) + ": ";
+  set(view().header().chunk_high, 0);
+  expect(where + "is taken, but not below chunk_high");
+  set(view().chunk(chunk), engine::pack_owner({5'000, 1}));
+  expect(where + "belongs to the session slot 5000, which there is not");
+  set(view().chunk(chunk), engine::pack_owner({me_->slot(), me_->incarnation() + 1}));
+  expect(where + "was left behind by a session of slot " + std::to_string(me_->slot()));
+  set(view().chunk(chunk), 0);
+  expect("entry " + std::to_string(holder()) + ": is in use, but its chunk belongs to nobody");
+}
+
+TEST_F(Damage, OfEntries) {
+  engine::Entry& e = view().entry(holder());
+  const std::string where = "entry " + std::to_string(holder()) + ": ";
+  set(e.status, RealPolicy::load(e.status) | 7U);
+  expect(where + "has the unknown phase 7");
+  set_status(holder(), [](engine::Status& s) { s.record = 63; });
+  expect(where + "holds or waits for record 63, which is no name");
+  set(e.flags, 1U << 20U);
+  expect(where + "has unknown flags");
+  set(e.weight, 0);
+  expect(where + "has no weight");
+  e.holder_bytes = 4'000'000;
+  expect(where + "its holder id or reason is longer");
+  e.text[0] = '\n';
+  expect(where + "its holder id contains a control character");
+}
+
+TEST_F(Damage, OfNames) {
+  engine::Record& r = view().record(record());
+  const std::string where = "record " + std::to_string(record()) + ": ";
+  const std::uint64_t generation = RealPolicy::load(r.generation);
+  const auto bucket = static_cast<std::uint32_t>(RealPolicy::load(r.name_hash) & (view().geo.bucket_count - 1));
+  engine::Word64& head = view().bucket(bucket);
+  const std::string in_bucket = "name bucket " + std::to_string(bucket) + ": ";
+  set(head, engine::pack(engine::Bucket{7, 1'000}));
+  expect(in_bucket + "its chain leads to record 999, which there is not");
+  set(head, 0);
+  expect(where + "is a name that no chain leads to");
+  set(r.chain, engine::pack(engine::Chain{generation, false, record() + 1}));
+  expect(in_bucket + "its chain leads to record " + std::to_string(record()) + " for the second time");
+  set(view().directory(record()), engine::pack(engine::RecordId{engine::RecordState::free, 0, generation}));
+  expect(where + "is in a chain, but the directory does not have it");
+  set(r.generation, generation + 1);
+  expect(where + "is in a chain, but the directory does not have it");
+  set(view().directory(record()), RealPolicy::load(view().directory(record())) | 3U);
+  expect(where + "has an unknown state");
+  set(view().directory(63), engine::pack(engine::RecordId{engine::RecordState::claimed, me_->slot(), 1}));
+  expect("record 63: is claimed by a session that does not know of it");
+  set(view().header().record_high, 0);
+  expect(where + "is taken, but not below record_high");
+  set(r.name_bytes, 0);
+  expect(where + "has no readable name");
+  r.name[0] = '\x01';
+  expect(where + "its name contains a control character");
+  r.name[0] = 'D';
+  expect("lock 'Deploy': is not in the chain where it would be looked for");
+  engine::Record& other = view().record(other_.ops().index());
+  other.name = r.name;
+  set(other.name_bytes, RealPolicy::load(r.name_bytes));
+  expect("lock 'deploy': is not in the chain where it would be looked for");
+  // Both in one chain: r leads on to other, which has r's name.
+  other.name = r.name;
+  set(other.name_bytes, RealPolicy::load(r.name_bytes));
+  set(other.name_hash, RealPolicy::load(r.name_hash));
+  const auto others = static_cast<std::uint32_t>(other_.ops().index());
+  for (std::uint32_t b = 0; b < view().geo.bucket_count; ++b) {
+    if (engine::unpack_bucket(RealPolicy::load(view().bucket(b))).head == others + 1) set(view().bucket(b), 0);
+  }
+  set(r.chain, engine::pack(engine::Chain{generation, false, others + 1}));
+  expect("lock 'deploy': is there twice");
+}
+
+TEST_F(Damage, OfLocks) {
+  change_control([](core::Control& c) { c.used = 2; });
+  expect("lock 'deploy': used is 2, but its holders have 1");
+  change_control([](core::Control& c) { c.used = 0; });
+  expect("lock 'deploy': used is 0, but its holders have 1");
+  change_control([](core::Control& c) { c.seq = core::seq_limit + 1; });
+  expect("lock 'deploy': its control word cannot be right");
+  change_control([](core::Control& c) { c.tail = 60; });
+  expect("lock 'deploy': its control word cannot be right");
+  set(view().record(record()).capacity, 0);
+  expect("lock 'deploy': its capacity is 0");
+  set(view().record(record()).capacity, 3);
+  expect("lock 'deploy': its capacity is 3");
+  set(view().record(record()).kind, 9);
+  expect("lock 'deploy': is of no known kind");
+  set(view().record(record()).max_hold_ns, static_cast<std::uint64_t>(-1));
+  expect("lock 'deploy': has a negative duration");
+  set(view().entry(tail()).next, engine::pack(engine::Link{tail(), 1}));
+  expect("lock 'deploy': the circle of its waiters does not lead through all of them");
+  change_control([](core::Control& c) { c.tail = core::nil_entry; });
+  expect("lock 'deploy': the circle of its waiters does not lead through all of them");
+  set_status(holder(), [](engine::Status& s) { s.stamp = (s.stamp + 1'000'000) & engine::stamp_mask; });
+  expect("lock 'deploy': entry " + std::to_string(holder()) + " holds it with an impossible token");
+}
+
+// A release whose grantee was never let in: the head fits, and nobody grants it.
+TEST_F(Damage, AForgottenWaiterIsPending) {
+  set_status(holder(), [](engine::Status& s) { s.phase = engine::Phase::free; });
+  change_control([&](core::Control& c) {
+    c.used = 0;
+    c.op = core::Op::keep;
+  });
+  const CheckReport report = check(segment_);
+  EXPECT_FALSE(report.damaged()) << text_of(report);
+  EXPECT_EQ(text_of(report), "pending lock 'deploy': its first waiter could be let in, and is not yet\n");
+}
+
+TEST(SegmentCheck, AnyBytesComeToAnEnd) {
+  std::minstd_rand random(7);
+  for (int round = 0; round < 200; ++round) {
+    OwnSegment segment({.names = 64, .entries = 64, .sessions = 8});
+    segment.damaged_on_purpose();
+    {
+      const std::shared_ptr<Participant> me = Participant::join(segment.mapping());
+      for (int n = 0; n < 5; ++n) {
+        LockClient lock(me, "lock" + std::to_string(n), {});
+        ASSERT_TRUE(lock.acquire(request_of("h"), try_once));
+      }
+    }
+    const engine::View& view = segment.view();
+    for (int n = 0; n < 40; ++n) {
+      const std::uint64_t at = view.geo.buckets + random() % (view.geo.total - view.geo.buckets - 8);
+      if (!view.pages_exist(at, 8)) continue;
+      const std::uint64_t value = std::uint64_t{random()} << (random() % 34);
+      std::memcpy(view.base + at, &value, 1 + random() % 8);
+    }
+    static_cast<void>(check(segment));
+  }
+}
+
+}  // namespace
+}  // namespace shmcoord::process
