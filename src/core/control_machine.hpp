@@ -31,7 +31,7 @@ constexpr bool admits(const Control& c, std::uint32_t capacity, std::uint32_t we
 
 /// May the head be granted now? True only for a moment, or after a death or a cancelled head: whoever sees it grants.
 constexpr bool head_fits(const Control& c, std::uint32_t capacity, const Head& head) noexcept {
-  return head.entry != nil_entry && fits(c, capacity, head.weight);
+  return head.entry != nil_entry && head.weight != 0 && fits(c, capacity, head.weight);
 }
 
 constexpr Control acquire(const Control& c, EntryIndex entry, std::uint32_t weight) noexcept {

@@ -103,10 +103,10 @@ class EntryBurial {
     const EntryIndex next = unpack_link(P::load(e_.next)).entry;
     const EntryIndex prev = unpack_link(P::load(e_.prev)).entry;
     if (P::load_seq(ops.record().control) != c.seq || !owned()) return Next::again;
-    if (c.seq >= core::seq_limit || c.tail == nil_entry || !view_.has_entry(next)) {
+    if (c.seq >= core::seq_limit || c.tail == nil_entry || !view_.entry_exists(next)) {
       return Next::damaged;
     }
-    if (c.tail == i_ && next != i_ && !view_.has_entry(prev)) return Next::damaged;
+    if (c.tail == i_ && next != i_ && !view_.entry_exists(prev)) return Next::damaged;
     const core::Control n = core::cancel(c, i_, next, prev);
     if (P::cas(ops.record().control, c, n)) ops.finish(n);
     return Next::again;

@@ -110,7 +110,8 @@ class ControlOps {
       if (st.phase == Phase::held || st.phase == Phase::marked) return {Step::granted, seq_of_stamp(st.stamp, c.seq)};
       if (st.phase != Phase::waiting) return {Step::gone};
       if (c.seq >= core::seq_limit) return {Step::exhausted};
-      if (c.tail == nil_entry || !view_->has_entry(next) || (c.tail == i && next != i && !view_->has_entry(prev))) {
+      if (c.tail == nil_entry || !view_->entry_exists(next) ||
+          (c.tail == i && next != i && !view_->entry_exists(prev))) {
         return {Step::corrupt};
       }
       const core::Control n = core::cancel(c, i, next, prev);
@@ -208,11 +209,14 @@ class ControlOps {
 
   [[nodiscard]] Status status(EntryIndex i) const noexcept { return unpack_status(P::load(view_->entry(i).status)); }
 
-  /// The head of the queue of a finished word; may be garbage if the word moved on.
+  /// The head of the queue of a finished word; may be none or garbage if the word moved on.
   [[nodiscard]] core::Head head_of(const core::Control& c) const noexcept {
-    if (c.tail == nil_entry || !view_->has_entry(c.tail)) return {};
+    if (c.tail == nil_entry || !view_->entry_exists(c.tail)) return {};
     const EntryIndex head = unpack_link(P::load(view_->entry(c.tail).next)).entry;
-    if (!view_->has_entry(head)) return {};
+    if (!view_->entry_exists(head)) return {};
+    // Of damaged links a head that does not wait could be granted for ever.
+    const Status s = status(head);
+    if (s.phase != Phase::waiting || s.record != record_) return {};
     return {head, P::load(view_->entry(head).weight)};
   }
 

@@ -50,7 +50,7 @@ class Finisher {
   /// Brings the operation that made `c` to its end. False: an index points outside of the tables (corruption).
   bool finish(const core::Control& c) const noexcept {
     if (c.last == nil_entry) return true;
-    if (!core::plausible(c) || !view_.has_entry(c.last) || (c.tail != nil_entry && !view_.has_entry(c.tail)))
+    if (!core::plausible(c) || !view_.entry_exists(c.last) || (c.tail != nil_entry && !view_.entry_exists(c.tail)))
       return false;
     switch (c.op) {
       case core::Op::acquire: return acquired(c);
@@ -60,7 +60,7 @@ class Finisher {
       case core::Op::reclaim: {
         const Handoff h = unpack_handoff(P::load(view_.entry(c.last).handoff));
         if (h.stamp != handoff_stamp(record_, c.seq)) return true;  // its owner went on, so it was finished
-        if (h.entry != nil_entry && !view_.has_entry(h.entry)) return false;
+        if (h.entry != nil_entry && !view_.entry_exists(h.entry)) return false;
         if (h.loss != Loss::none) told(c, h.loss);  // before anybody is let in who must hear it
         if (h.entry != nil_entry) granted(c, h.entry);
         return released(c, h.loss);
@@ -87,7 +87,7 @@ class Finisher {
     const std::uint64_t owner = P::load(view_.owner_of(i));
     if (owner == 0) return;
     const SlotIndex s = unpack_owner(owner).slot;
-    if (!view_.has_slot(s) || s == detached_slot) return;
+    if (!view_.slot_exists(s) || s == detached_slot) return;
     P::add(view_.slot(s).signal, 1);
     P::wake(view_.slot(s).signal, 1);
   }
@@ -122,7 +122,7 @@ class Finisher {
     if (P::load(e.status) != before) return true;
     const Link ahead = unpack_link(P::load(e.prev));
     if (ahead.entry != nil_entry) {
-      if (!view_.has_entry(ahead.entry)) return false;
+      if (!view_.entry_exists(ahead.entry)) return false;
       Entry& a = view_.entry(ahead.entry);
       const std::uint64_t link = P::load(a.next);
       if (!current(c)) return true;
@@ -197,7 +197,7 @@ class Finisher {
     const EntryIndex behind = unpack_link(P::load(e.next)).entry;
     const EntryIndex ahead = unpack_link(P::load(e.prev)).entry;
     if (c.tail != nil_entry) {
-      if (!view_.has_entry(behind)) return false;
+      if (!view_.entry_exists(behind)) return false;
       Entry& tail = view_.entry(c.tail);
       const std::uint64_t tail_next = P::load(tail.next);
       const Link round = unpack_link(tail_next);
@@ -206,7 +206,7 @@ class Finisher {
         if (!current(c)) return true;
         point(tail.next, tail_next, behind, c);
       } else {
-        if (!view_.has_entry(ahead)) return !current(c);
+        if (!view_.entry_exists(ahead)) return !current(c);
         Entry& a = view_.entry(ahead);
         Entry& b = view_.entry(behind);
         const std::uint64_t a_next = P::load(a.next);

@@ -147,11 +147,11 @@ class Waiter {
   [[nodiscard]] SlotIndex whom_to_watch(const core::Control& c, bool head) const noexcept {
     EntryIndex before = unpack_link(P::load(e_.prev)).entry;
     if (head) before = c.op == core::Op::acquire ? c.last : unpack_link(P::load(ops_.record().holder)).entry;
-    if (before == nil_entry || !view_.has_entry(before)) return none;
+    if (before == nil_entry || !view_.entry_exists(before)) return none;
     const std::uint64_t owner = P::load(view_.owner_of(before));
     if (owner == 0) return none;
     const SlotIndex slot = unpack_owner(owner).slot;
-    return slot == detached_slot || slot == around_.self() || !view_.has_slot(slot) ? none : slot;
+    return slot == detached_slot || slot == around_.self() || !view_.slot_exists(slot) ? none : slot;
   }
 
   const ControlOps<P>& ops_;

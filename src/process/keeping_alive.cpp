@@ -69,7 +69,7 @@ std::vector<KeepingAlive> keeping_alive(const Mapping& mapping, const std::vecto
       if (!number_of(one->d_name)) continue;
       for (const SlotIndex slot : locked_slots(folder + "/fdinfo/" + one->d_name, segment.st_ino)) {
         struct stat st {};
-        if (::fstatat(::dirfd(descriptors.get()), one->d_name, &st, 0) != 0 || st.st_dev != segment.st_dev) continue;
+        if (::stat((folder + "/fd/" + one->d_name).c_str(), &st) != 0 || st.st_dev != segment.st_dev) continue;
         const bool known = std::any_of(found.begin(), found.end(),
                                        [&](const KeepingAlive& k) { return k.pid == *pid && k.slot == slot; });
         if (known || std::find(dying.begin(), dying.end(), slot) == dying.end()) continue;
@@ -100,7 +100,7 @@ std::optional<std::vector<KeepingAlive>> keeping_holder_alive(const LockClient& 
   if (c.used == 0) return std::nullopt;
   const engine::EntryIndex entry =
       c.op == core::Op::acquire ? c.last : engine::unpack_link(P::load(client.ops().record().holder)).entry;
-  if (!view.has_entry(entry)) return std::nullopt;
+  if (!view.entry_exists(entry)) return std::nullopt;
   const std::uint64_t raw = P::load(view.owner_of(entry));
   if (raw == 0) return std::nullopt;
   const engine::ChunkOwner owner = engine::unpack_owner(raw);

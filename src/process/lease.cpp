@@ -22,8 +22,10 @@ constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
 
 std::int64_t read(const Word64& w) noexcept { return static_cast<std::int64_t>(RealPolicy::load(w)); }
 
+// Of any two numbers: both may be read from damaged memory.
 std::int64_t later(std::int64_t at_ns, std::int64_t by_ns) noexcept {
-  return by_ns > never - at_ns ? never : at_ns + by_ns;
+  std::int64_t sum = 0;
+  return __builtin_add_overflow(at_ns, by_ns, &sum) ? never : sum;
 }
 
 // When everybody was last found silent; the grace runs from then.

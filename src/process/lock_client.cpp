@@ -261,9 +261,13 @@ AcquireOutcome LockClient::acquire_with(Hold& hold, const Request& request, std:
       prepare(hold, request);
       engine::Result r{Step::busy};
       if (deadline_ns == try_once) {
-        do {
+        for (;;) {
+          const std::uint64_t before = RealPolicy::load_seq(ops_.record().control);
           r = ops_.try_acquire(hold.entry, 1, RealPolicy::coarse_now_ns());
-        } while (r.step == Step::busy && around.rob(real_clock().now_ns()));
+          if (r.step != Step::busy || !around.rob(real_clock().now_ns())) break;
+          // Who was robbed was robbed of this word, unless its entry only looks like the holder's.
+          if (RealPolicy::load_seq(ops_.record().control) == before) fail(Step::corrupt);
+        }
       } else {
         // Whatever is wrong with the holder, the wait looks after it; in the queue we have our place meanwhile.
         r = ops_.acquire_or_queue(hold.entry, 1, RealPolicy::coarse_now_ns());

@@ -176,15 +176,21 @@ void LockClient::remove(Participant& participant, std::string_view name, bool fo
     while (!ops.close()) {
       if (!force || RealPolicy::load(ops.record().generation) != ops.generation()) return false;
       const core::Control c = ops.load();
-      (void)ops.finish(c);
+      const bool sound = ops.finish(c);
       const engine::EntryIndex head = ops.head_of(c).entry;
-      if (head != engine::nil_entry) {
-        (void)ops.cancel(head);
-        continue;
-      }
       const engine::EntryIndex held = engine::unpack_link(RealPolicy::load(ops.record().holder)).entry;
-      if (!mapping.view().has_entry(held)) return false;
-      (void)ops.reclaim(held, [](const engine::Entry&) { return Loss::forced; });
+      Step step = Step::corrupt;
+      if (sound && head != engine::nil_entry) {
+        step = ops.cancel(head).step;
+      } else if (sound && mapping.view().entry_exists(held)) {
+        step = ops.reclaim(held, [](const engine::Entry&) { return Loss::forced; }).step;
+      }
+      const bool ended = step == Step::cancelled || step == Step::granted || step == Step::reclaimed;
+      if (!ended && RealPolicy::load_seq(ops.record().control) == c.seq) {
+        throw Error(Errc::segment_corrupt, "lock '" + std::string(name) +
+                                               "' is damaged and cannot be taken from its holder; `shmcoord segment "
+                                               "check` tells more");
+      }
     }
     return true;
   };

@@ -28,7 +28,7 @@ std::optional<LockClient::Current> LockClient::current() {
     if (c.used == 0) return std::nullopt;
     const engine::EntryIndex entry =
         c.op == core::Op::acquire ? c.last : engine::unpack_link(RealPolicy::load(ops_.record().holder)).entry;
-    if (!view.has_entry(entry)) {
+    if (!view.entry_exists(entry)) {
       if (RealPolicy::load_seq(ops_.record().control) != c.seq) continue;
       return std::nullopt;
     }
@@ -82,7 +82,7 @@ HolderInfo LockClient::describe(engine::EntryIndex entry, std::uint64_t token) {
   const std::uint64_t owner = RealPolicy::load(view.owner_of(entry));
   if (owner != 0) {
     const engine::SlotIndex s = engine::unpack_owner(owner).slot;
-    if (view.has_slot(s) && s != engine::detached_slot) {
+    if (view.slot_exists(s) && s != engine::detached_slot) {
       const engine::SessionSlot& slot = view.slot(s);
       info.pid = slot.pid;
       info.label.assign(slot.label.data(), ::strnlen(slot.label.data(), slot.label.size()));
@@ -111,7 +111,7 @@ std::uint32_t LockClient::place_in_queue(std::string_view holder) {
         place = n;
         break;
       }
-      if (at == c.tail || !view.has_entry(at)) break;
+      if (at == c.tail || !view.entry_exists(at)) break;
       at = engine::unpack_link(RealPolicy::load(view.entry(at).next)).entry;
     }
     if (RealPolicy::load_seq(ops_.record().control) == c.seq) return place;

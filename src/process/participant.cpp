@@ -284,7 +284,7 @@ EntryIndex Participant::take_entry() {
 void Participant::give_back(EntryIndex entry) noexcept {
   if (!same_process(process_) || RealPolicy::load(left_) != 0) return;
   const View& view = mapping_->view();
-  if (!view.has_entry(entry)) return;
+  if (!view.entry_exists(entry)) return;
   const std::uint64_t owner = RealPolicy::load(view.owner_of(entry));
   if (owner != owner_word()) return tidy_detached(view, entry);
   engine::Word64& status = view.entry(entry).status;
@@ -293,7 +293,7 @@ void Participant::give_back(EntryIndex entry) noexcept {
   if (now.phase == Phase::lost) {
     now.phase = Phase::free;
     RealPolicy::cas(status, raw, engine::pack(now));
-  } else if (now.phase != Phase::free && view.has_record(now.record)) {
+  } else if (now.phase != Phase::free && view.record_exists(now.record)) {
     engine::ControlOps<RealPolicy>(view, now.record, 0).finish_now();
   }
   if (engine::unpack_status(RealPolicy::load(status)).phase != Phase::free) return;  // leave() will get it

@@ -129,7 +129,7 @@ Phase phase_to_be(const View& view, EntryIndex i, const engine::Status& status) 
   if (record == nullptr || status.phase == Phase::lost) return status.phase;
   const core::Control c = RealPolicy::load(record->control);
   engine::Handoff handoff;
-  if (view.has_entry(c.last)) handoff = engine::unpack_handoff(RealPolicy::load(view.entry(c.last).handoff));
+  if (view.entry_exists(c.last)) handoff = engine::unpack_handoff(RealPolicy::load(view.entry(c.last).handoff));
   const Meaning meaning = meaning_of(c, status.record, i, status, handoff);
   switch (meaning.role) {
     case Role::held: return meaning.marked ? Phase::marked : Phase::held;
@@ -209,7 +209,10 @@ bool bury(const Mapping& mapping, SlotIndex s, std::uint64_t incarnation) {
   for (;;) {
     const std::uint64_t raw = RealPolicy::load(slot.id);
     const SlotId id = engine::unpack_slot(raw);
-    if (!engine::same_incarnation(id.incarnation, incarnation) || id.state == SlotState::free) return true;
+    if (!engine::same_incarnation(id.incarnation, incarnation) || id.state == SlotState::free) {
+      // Its chunks were freed before its slot. If the slot was overwritten they were not, and nobody else would do it.
+      return bury_entries(mapping, s, incarnation, Burial::dead);
+    }
     if (id.state == SlotState::permanent) return false;
     if (id.state == SlotState::dying) return finish_burial(mapping, s, id.incarnation);
     if (life_of(mapping, s, id.incarnation, Look::thorough).life != Life::dead) return false;

@@ -365,9 +365,9 @@ bool CheckReport::damaged() const noexcept {
                      [](const Finding& f) { return f.kind == Finding::Kind::damage; });
 }
 
-CheckReport check_segment(const engine::Mapping& mapping, std::int64_t now_ns) {
+CheckReport check_segment(const engine::Mapping& mapping, std::int64_t now_ns, int looks) {
   CheckReport report = Checker(mapping, now_ns).run();
-  for (int again = 0; again < 2 && !report.findings.empty(); ++again) {
+  for (int again = 1; again < looks && !report.findings.empty(); ++again) {
     const engine::Word32 nobody_wakes;
     const engine::WaitOn word{&nobody_wakes, 0};
     P::wait({&word, 1}, P::now_ns() + look_again_after_ns);

@@ -46,7 +46,7 @@ struct CheckReport {
   [[nodiscard]] bool damaged() const noexcept;
 };
 
-/// Thread-safe. Dies here: nothing was changed.
-[[nodiscard]] CheckReport check_segment(const engine::Mapping& mapping, std::int64_t now_ns);
+/// Thread-safe. Dies here: nothing was changed. One look is enough for a segment that nobody uses.
+[[nodiscard]] CheckReport check_segment(const engine::Mapping& mapping, std::int64_t now_ns, int looks = 3);
 
 }  // namespace shmcoord::process

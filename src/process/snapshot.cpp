@@ -28,7 +28,7 @@ class Painter {
  public:
   Painter(const Mapping& mapping, Picture& picture) : mapping_(mapping), view_(mapping.view()), picture_(picture) {
     for (const EntryView& e : picture.snapshot.entries) {
-      if (view_.has_record(e.record)) members_.push_back({e.record, e.entry});
+      if (view_.record_exists(e.record)) members_.push_back({e.record, e.entry});
     }
     std::sort(members_.begin(), members_.end());
     const auto& sessions = picture.snapshot.sessions;
@@ -166,7 +166,7 @@ class Painter {
       g.command = s->command;
       g.pid = s->pid;
       g.life = s->life;
-    } else if (view_.has_slot(owner.slot)) {
+    } else if (view_.slot_exists(owner.slot)) {
       g.life = life_of(mapping_, owner.slot, owner.incarnation);
     }
     return g;

@@ -96,6 +96,12 @@ TEST_F(JsonError, OfATruncatedSegment) {
   EXPECT_EQ(json::value_to<std::string>(parsed(got.out).at("error").at("code")), "segment_corrupt") << got.out;
 }
 
+TEST_F(JsonError, OfACommandThatCannotBeFound) {
+  const Finished got = run({"run", "--json", "-l", "y", "--", "no-such-command-anywhere"});
+  EXPECT_EQ(got.code(), 127);
+  EXPECT_EQ(json::value_to<std::string>(parsed(got.err).at("error").at("code")), "command_not_found") << got.err;
+}
+
 // Standard output is the command's.
 TEST_F(JsonError, OfRunIsALineOnStandardError) {
   const auto holder =
@@ -107,7 +113,6 @@ TEST_F(JsonError, OfRunIsALineOnStandardError) {
   };
   EXPECT_EQ(code_of(run({"--json", "run", "-n", "-l", "x", "--", "echo", "in"})), "busy");
   EXPECT_EQ(code_of(run({"run", "--json", "-w", "10ms", "-l", "x", "--", "echo", "in"})), "timed_out");
-  EXPECT_EQ(code_of(run({"run", "--json", "-l", "y", "--", "no-such-command-anywhere"})), "command_not_found");
   EXPECT_EQ(code_of(run({"run", "--json", "-l", "y", "--ttl", "0", "--", "true"})), "usage");
   const Finished good = run({"--json", "run", "-l", "y", "--", "echo", "in"});
   EXPECT_EQ(good.out + good.err, "in\n");

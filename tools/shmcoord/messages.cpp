@@ -11,6 +11,7 @@
 #include <boost/json.hpp>
 
 #include "core/names.hpp"
+#include "engine/real_policy.hpp"
 #include "process/clock.hpp"
 #include "shmcoord/durations.hpp"
 #include "shmcoord/exit_codes.hpp"
@@ -73,6 +74,8 @@ void say_error(std::string_view code, std::string_view text) {
 }
 
 void say_truncated() noexcept {
+  static engine::Word32 told;  // a second thread may meet the end of the file too
+  while (engine::RealPolicy::add(told, 1) != 0) ::pause();
   struct Line {
     std::string_view before;
     std::string_view after;

@@ -1,0 +1,230 @@
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/segment_file.hpp"
+#include "process/lock_client.hpp"
+#include "process/participant.hpp"
+#include "process/recovery.hpp"
+#include "process/segment_check.hpp"
+#include "process/snapshot.hpp"
+#include "shmcoord/error.hpp"
+
+// Any bytes in a segment: opening, inspecting, checking, reaping and locking end, with an answer or an Error.
+//
+// The input is a list of changes to a segment that holds one of everything: {table:1, row:2, offset:2, bytes:1, value}.
+// It starts from a good segment, because random bytes as a whole never get past the header. What only looks must not
+// allocate a page, unless the change is to the bitmap that says which pages there are.
+
+namespace shmcoord {
+namespace {
+
+using engine::RealPolicy;
+using process::LockClient;
+using process::Participant;
+using process::Request;
+
+constexpr engine::Sizes sizes{.names = 32, .entries = 64, .sessions = 8};
+
+Request request_of(std::string_view holder) {
+  Request request;
+  request.holder = holder;
+  return request;
+}
+
+/// Everything that a segment can contain, left behind by processes that were killed.
+void furnish(const std::shared_ptr<engine::Mapping>& mapping) {
+  const auto in_child = [&](auto&& body) {
+    int ready[2];
+    if (::pipe(ready) != 0) ::abort();
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      body();
+      if (::write(ready[1], "r", 1) != 1) ::_exit(1);
+      for (;;) ::pause();
+    }
+    char c = 0;
+    ::close(ready[1]);
+    if (::read(ready[0], &c, 1) != 1) ::abort();
+    ::close(ready[0]);
+    return pid;
+  };
+  std::vector<pid_t> children;
+  for (int n = 0; n < 3; ++n) {
+    children.push_back(in_child([&] {
+      const std::shared_ptr<Participant> me = Participant::join(mapping);
+      auto& deploy = *new LockClient(me, "deploy", {});
+      if (n == 0) {
+        const std::string holder(200, 'h');
+        const std::string reason(3000, 'r');
+        Request request = request_of(holder);
+        request.reason = reason;
+        if (!deploy.acquire(request, process::try_once)) ::abort();
+        auto& other = *new LockClient(me, std::string(200, 'n'), {});
+        if (!other.acquire(request_of("holder"), process::try_once)) ::abort();
+        auto& leased = *new LockClient(me, "leased", {});
+        Request detached = request_of("script");
+        detached.detached = true;
+        detached.ttl = std::chrono::seconds(1);
+        if (!leased.acquire(detached, process::try_once)) ::abort();
+        LockClient gone(me, "gone", {});
+        LockClient::remove(*me, "gone", false);
+      } else {
+        (void)deploy.wait_fd(request_of("waiter" + std::to_string(n)));
+      }
+      new std::shared_ptr<Participant>(me);
+    }));
+  }
+  for (const pid_t pid : children) ::kill(pid, SIGKILL);
+  for (const pid_t pid : children) ::waitpid(pid, nullptr, 0);
+}
+
+struct Template {
+  std::string path = "/dev/shm/shmcoord-fuzz-" + std::to_string(::getpid());
+  engine::Geometry geo = engine::geometry_of(sizes);
+  std::vector<std::pair<std::uint64_t, std::string>> pages;
+
+  Template() {
+    {
+      const auto mapping = engine::Mapping::create(path, {.sizes = sizes, .mode = 0600, .group = {}});
+      furnish(mapping);
+      const engine::View& view = mapping->view();
+      for (std::uint64_t at = 0; at < geo.total; at += engine::page_size) {
+        if (!view.pages_exist(at, engine::page_size)) continue;
+        pages.emplace_back(at, std::string(reinterpret_cast<const char*>(view.base) + at, engine::page_size));
+      }
+    }
+    ::unlink(path.c_str());
+  }
+};
+
+/// The table's place and the size of its rows.
+std::pair<std::uint64_t, std::uint64_t> table(const engine::Geometry& g, unsigned which) {
+  switch (which % 11) {
+    case 0: return {0, sizeof(engine::Header)};
+    case 1: return {g.bitmap, 8};
+    case 2: return {g.buckets, 8};
+    case 3: return {g.directory, 8};
+    case 4: return {g.slots, sizeof(engine::SessionSlot)};
+    case 5: return {g.chunks, 8};
+    case 6: return {g.records, sizeof(engine::Record)};
+    case 7: return {g.entries, sizeof(engine::Entry)};
+    case 8: return {g.long_names, engine::long_name_bytes};
+    case 9: return {g.notices, sizeof(engine::Notice)};
+    default: return {g.long_texts, engine::long_text_bytes};
+  }
+}
+
+class Input {
+ public:
+  Input(const std::uint8_t* data, std::size_t size) : data_(data), left_(size) {}
+  [[nodiscard]] bool empty() const { return left_ == 0; }
+  std::uint64_t take(unsigned bytes) {
+    std::uint64_t value = 0;
+    for (unsigned i = 0; i < bytes && left_ != 0; ++i, --left_) value |= std::uint64_t{*data_++} << (8 * i);
+    return value;
+  }
+
+ private:
+  const std::uint8_t* data_;
+  std::size_t left_;
+};
+
+/// True: the bitmap was changed.
+bool write_changed(const Template& from, Input input) {
+  const int fd = ::open(from.path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+  if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(from.geo.total)) != 0) ::abort();
+  for (const auto& [at, page] : from.pages) {
+    if (::pwrite(fd, page.data(), page.size(), static_cast<off_t>(at)) < 0) ::abort();
+  }
+  bool bitmap = false;
+  for (int n = 0; n < 64 && !input.empty(); ++n) {
+    const auto [base, row_bytes] = table(from.geo, static_cast<unsigned>(input.take(1)));
+    const std::uint64_t at = base + input.take(2) % 64 * row_bytes + input.take(2) % row_bytes;
+    const auto bytes = static_cast<unsigned>(input.take(1) % 8 + 1);
+    const std::uint64_t value = input.take(bytes);
+    const bool there = std::any_of(from.pages.begin(), from.pages.end(), [&](const auto& p) {
+      return p.first == at / engine::page_size * engine::page_size &&
+             at % engine::page_size + bytes <= engine::page_size;
+    });
+    if (!there) continue;
+    bitmap = bitmap || (at < from.geo.buckets && at + bytes > from.geo.bitmap) || at < sizeof(engine::Header);
+    if (::pwrite(fd, &value, bytes, static_cast<off_t>(at)) < 0) ::abort();
+  }
+  ::close(fd);
+  return bitmap;
+}
+
+long blocks_of(const std::string& path) {
+  struct stat st {};
+  return ::stat(path.c_str(), &st) == 0 ? st.st_blocks : 0;
+}
+
+template <class Body>
+void answer_or_error(Body&& body) {
+  try {
+    body();
+  } catch (const Error&) {
+  }
+}
+
+void look(const Template& from, bool bitmap_changed) {
+  const long before = blocks_of(from.path);
+  answer_or_error([&] {
+    const auto mapping = engine::Mapping::open(from.path, {.trusted_owner = {}, .read_only = true});
+    const std::int64_t now = RealPolicy::now_ns();
+    answer_or_error([&] {
+      const process::Picture picture = process::take_picture(*mapping, now);
+      (void)process::plan(picture.snapshot, {});
+      (void)process::take_picture(*mapping, now, {"deploy", std::string(200, 'n'), "absent"});
+    });
+    (void)process::check_segment(*mapping, now, 1);
+  });
+  if (!bitmap_changed && blocks_of(from.path) != before) {
+    std::fputs("looking allocated pages\n", stderr);
+    ::abort();
+  }
+}
+
+void use(const Template& from) {
+  answer_or_error([&] {
+    const auto mapping = engine::Mapping::open(from.path);
+    answer_or_error([&] { process::sweep(*mapping, RealPolicy::now_ns()); });
+    answer_or_error([&] {
+      const std::shared_ptr<Participant> me = Participant::join(mapping);
+      for (const char* const name : {"deploy", "leased", "new"}) {
+        answer_or_error([&] {
+          LockClient lock(me, name, {});
+          if (lock.acquire(request_of("fuzz"), process::try_once)) lock.release("fuzz");
+          lock.force_release({});
+        });
+        answer_or_error([&] { LockClient::remove(*me, name, true); });
+      }
+    });
+  });
+}
+
+}  // namespace
+}  // namespace shmcoord
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace shmcoord;
+  static const Template from;
+  const bool bitmap_changed = write_changed(from, Input(data, size));
+  look(from, bitmap_changed);
+  use(from);
+  answer_or_error([] { engine::Mapping::remove(from.path, {}, engine::Mapping::Damaged::unlink); });
+  ::unlink(from.path.c_str());
+  return 0;
+}
