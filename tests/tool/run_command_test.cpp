@@ -88,6 +88,7 @@ TEST_F(Run, BusyNamesTheHolder) {
   EXPECT_EQ(run({"run", "-l", "x", "-w", "50ms", "-E", "9", "--", "true"}).code(), 9);
 }
 
+// F42
 TEST_F(Run, WaitingSaysWhomForAndThePlace) {
   const auto holder = hold("x", {"--holder", "builder-7", "--reason", "nightly build"});
   auto first = start({"run", "-l", "x", "--", "true"});
@@ -143,6 +144,7 @@ TEST_F(Run, IgnoredSignalsStayIgnored) {
   EXPECT_EQ(process->wait().code(), 4);
 }
 
+// F29
 TEST_F(Run, RevokedLockEndsTheWholeGroupAndReturns75) {
   auto holder = start({"run", "-l", "x", "--grace", "200ms", "--", "sh", "-c",
                        "trap 'echo told >$SCRATCH/told' TERM; (trap '' TERM; sleep 1000; sleep 1000) & "

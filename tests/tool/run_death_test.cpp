@@ -133,6 +133,7 @@ constexpr const char* daemonising_command =
     "setsid sh -c 'sleep 1000 & echo $! >$SCRATCH/child; wait' </dev/null >/dev/null 2>&1 & echo $$ >$SCRATCH/command; "
     "while ! [ -s $SCRATCH/child ]; do sleep 0.01; done; exit 7";
 
+// F22
 TEST_F(RunDeath, ADaemonKeepsTheHoldUntilItEnds) {
   start_holder({}, daemonising_command);
   EXPECT_TRUE(eventually([this] { return process_gone(command_); }));
