@@ -151,13 +151,19 @@ class Damage : public testing::Test {
     fds_.push_back(lock_.wait_fd(request_of("second")));
     const auto held = me_->mapping().view().record(lock_.ops().index()).control;
     EXPECT_EQ(RealPolicy::load(held).used, 1U);
-    saved_ = std::string(reinterpret_cast<const char*>(view().base), bytes());
+    for (std::size_t n = 0; n < words(); ++n) saved_.push_back(RealPolicy::load(word(n)));
   }
   ~Damage() override { restore(); }
 
   [[nodiscard]] const engine::View& view() const { return segment_.view(); }
-  [[nodiscard]] std::size_t bytes() const { return view().geo.total; }
-  void restore() { std::copy(saved_.begin(), saved_.end(), reinterpret_cast<char*>(view().base)); }
+  // Word by word, since the keeper goes on meanwhile.
+  [[nodiscard]] std::size_t words() const { return view().geo.total / sizeof(engine::Word64); }
+  [[nodiscard]] engine::Word64& word(std::size_t n) const { return reinterpret_cast<engine::Word64*>(view().base)[n]; }
+  void restore() {
+    for (std::size_t n = 0; n < words(); ++n) {
+      if (RealPolicy::load(word(n)) != saved_[n]) RealPolicy::store(word(n), saved_[n]);
+    }
+  }
   [[nodiscard]] engine::RecordIndex record() const { return lock_.ops().index(); }
   [[nodiscard]] engine::EntryIndex holder() const {
     return engine::unpack_link(RealPolicy::load(view().record(record()).holder)).entry;
@@ -192,7 +198,7 @@ class Damage : public testing::Test {
   LockClient lock_;
   LockClient other_;
   std::vector<int> fds_;
-  std::string saved_;
+  std::vector<std::uint64_t> saved_;
 };
 
 TEST_F(Damage, OfTheHeader) {
