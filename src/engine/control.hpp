@@ -72,13 +72,18 @@ class ControlOps {
   }
 
   /// Gives back what entry i holds since `token`, granting the head in the same CAS if it fits now.
-  Result release(EntryIndex i, std::uint64_t token) const noexcept {
+  [[gnu::always_inline]] inline Result release(EntryIndex i, std::uint64_t token) const noexcept {
     // Nobody came since the acquire: its own word is still there, and nothing has to be looked at.
     const std::uint32_t weight = P::load(view_->entry(i).weight);
     if (token < core::seq_limit && P::cas(record().control, core::Packed{token, alone(weight, i, core::Op::acquire)},
                                           core::Packed{token + 1, alone(0, i, core::Op::release)})) {
       return {Step::released, token + 1};
     }
+    return release_contended(i, token);
+  }
+
+ private:
+  [[gnu::noinline]] Result release_contended(EntryIndex i, std::uint64_t token) const noexcept {
     for (;;) {
       const core::Control c = load();
       if (const Step s = usable(c); s != Step::acquired) return {s};
@@ -95,6 +100,7 @@ class ControlOps {
     }
   }
 
+ public:
   /// Takes a waiting entry out of the queue. `granted`: it holds; the grant won.
   Result cancel(EntryIndex i) const noexcept {
     Entry& e = view_->entry(i);
@@ -227,7 +233,7 @@ class ControlOps {
 
   // The uncontended path, without taking the word apart: the word still says that this entry released it and nobody
   // came since. Same transition, same preparation as take(); anything else is left to take().
-  Result retake(EntryIndex i, std::uint32_t weight, std::int64_t now_ns) const noexcept {
+  [[gnu::always_inline]] inline Result retake(EntryIndex i, std::uint32_t weight, std::int64_t now_ns) const noexcept {
     Record& rec = record();
     const core::Packed p = P::guess(rec.control);
     if (p.bits != alone(0, i, core::Op::release) || P::load(rec.generation) != generation_ ||
@@ -248,7 +254,7 @@ class ControlOps {
     return Step::acquired;
   }
 
-  Result take(EntryIndex i, std::uint32_t weight, std::int64_t now_ns, bool queue) const noexcept {
+  [[gnu::noinline]] Result take(EntryIndex i, std::uint32_t weight, std::int64_t now_ns, bool queue) const noexcept {
     Record& rec = record();
     Entry& e = view_->entry(i);
     for (;;) {

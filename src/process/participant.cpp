@@ -256,7 +256,13 @@ void Participant::beat(std::int64_t now_ns) noexcept {
 std::uint32_t Participant::claim_chunk() {
   const View& view = mapping_->view();
   using Outcome = Chunks<RealPolicy>::Outcome;
-  const auto claim = Chunks<RealPolicy>(view).claim(*mapping_, owner_word());
+  const Chunks<RealPolicy> chunks(view);
+  auto claim = chunks.claim(*mapping_, owner_word());
+  if (claim.outcome == Outcome::full) {
+    // What the dead still have is not in use.
+    sweep(*mapping_, RealPolicy::now_ns(), {.reclaim_stale = false, .dry_run = false});
+    claim = chunks.claim(*mapping_, owner_word());
+  }
   if (claim.outcome == Outcome::claimed) return claim.chunk;
   if (claim.outcome == Outcome::full) {
     throw Error(Errc::table_full, "all " + std::to_string(view.geo.chunk_count * engine::entries_per_chunk) +
@@ -361,6 +367,11 @@ void Participant::leave() noexcept {
 void tidy_detached(const View& view, EntryIndex entry) noexcept {
   const std::uint64_t owner = RealPolicy::load(view.owner_of(entry));
   if (owner == 0 || engine::unpack_owner(owner).slot != engine::detached_slot) return;
+  // A plain release may be left unfinished; here nobody would come back to finish it.
+  const engine::Status status = engine::unpack_status(RealPolicy::load(view.entry(entry).status));
+  if (status.phase != Phase::free && view.record_exists(status.record)) {
+    engine::ControlOps<RealPolicy>(view, status.record, 0).finish_now();
+  }
   free_if_empty(view, entry / engine::entries_per_chunk, owner);
 }
 

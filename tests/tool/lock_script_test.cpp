@@ -45,6 +45,15 @@ TEST_F(LockScript, AcquiredAgainItIsExtendedWithTheSameToken) {
   EXPECT_TRUE(is_free("x"));
 }
 
+TEST_F(LockScript, TakenAndGivenBackForEverNeedsNoMoreRoom) {
+  ASSERT_EQ(run({"segment", "create", "--entries", "64"}).code(), 0);
+  for (int round = 0; round < 20; ++round) {
+    ASSERT_EQ(run({"lock", "acquire", "same", "--holder", "x", "-n"}).code(), 0) << round;
+    ASSERT_EQ(run({"lock", "release", "same", "--holder", "x"}).code(), 0) << round;
+    ASSERT_EQ(run({"segment", "check"}).out, "1 names, 0 sessions, 0 entries: sound\n") << round;
+  }
+}
+
 TEST_F(LockScript, AStrangerDoesNotRelease) {
   ASSERT_EQ(acquire("a", {"--reason", "mine"}).code(), 0);
   const Finished got = release("b");
