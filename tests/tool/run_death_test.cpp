@@ -2,6 +2,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <thread>
+
 #include "support/tool.hpp"
 
 // Who may be killed while a command runs under a lock, and what the next holder finds.
@@ -82,6 +85,23 @@ TEST_F(RunDeath, CommandKilledFreesTheLockAndEndsItsChildren) {
   EXPECT_EQ(next.code(), 0);
   EXPECT_EQ(next.out, "");
   EXPECT_EQ(next.err.find("died"), std::string::npos) << "the holder gave it back: " << next.err;
+}
+
+// It was gone before it had read the last signals, and before its own last words were read: those count.
+TEST_F(RunDeath, SignalsThatTheGuardianNeverReadDoNotHideTheCode) {
+  start_holder();
+  ::kill(guardian_, SIGSTOP);
+  ::kill(command_, SIGTERM);
+  for (const int signal : {SIGWINCH, SIGCONT, SIGWINCH, SIGCONT}) {
+    holder_->signal(signal);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // equal signals that are pending at once are one
+  }
+  holder_->signal(SIGSTOP);
+  ::kill(guardian_, SIGCONT);
+  ASSERT_TRUE(eventually([this] { return process_gone(guardian_); }));
+  holder_->signal(SIGCONT);
+  const Finished got = holder_->wait();
+  EXPECT_EQ(got.code(), 128 + SIGTERM) << got.err;
 }
 
 TEST_F(RunDeath, GuardianKilledEndsTheCommandAndItsChildren) {

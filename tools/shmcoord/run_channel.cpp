@@ -11,6 +11,10 @@
 namespace shmcoord::tool {
 namespace {
 
+/// A receive that failed only for now. ECONNRESET: the other end was closed while something that we sent was unread. It
+/// is said once, and before what the other end sent last, which is still there to be received.
+bool try_again(ssize_t got) noexcept { return got < 0 && (errno == EINTR || errno == ECONNRESET); }
+
 union Ancillary {
   char bytes[CMSG_SPACE(sizeof(int))];
   cmsghdr align;
@@ -64,7 +68,7 @@ std::optional<Channel::Received> Channel::receive_order() const {
   ssize_t n = 0;
   do {
     n = ::recv(fd_, nullptr, 0, MSG_PEEK | MSG_TRUNC);
-  } while (n < 0 && errno == EINTR);
+  } while (try_again(n));
   if (n < static_cast<ssize_t>(sizeof got.order)) return std::nullopt;
   got.text.resize(static_cast<std::size_t>(n) - sizeof got.order);
   iovec parts[] = {{&got.order, sizeof got.order}, {got.text.data(), got.text.size()}};
@@ -76,7 +80,7 @@ std::optional<Channel::Received> Channel::receive_order() const {
   message.msg_controllen = sizeof ancillary.bytes;
   do {
     n = ::recvmsg(fd_, &message, MSG_CMSG_CLOEXEC);
-  } while (n < 0 && errno == EINTR);
+  } while (try_again(n));
   if (n < static_cast<ssize_t>(sizeof got.order)) return std::nullopt;
   if (const cmsghdr* const header = CMSG_FIRSTHDR(&message);
       header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
@@ -90,7 +94,7 @@ std::optional<Report> Channel::receive_report() const noexcept {
   ssize_t n = 0;
   do {
     n = ::recv(fd_, &report, sizeof report, 0);
-  } while (n < 0 && errno == EINTR);
+  } while (try_again(n));
   return n == static_cast<ssize_t>(sizeof report) ? std::optional(report) : std::nullopt;
 }
 
