@@ -89,6 +89,22 @@ class Patience {
   int rounds_ = 0;
 };
 
+/// Throws no_permission when unlink() would fail: asked before a segment is marked, since the mark alone ends
+/// everybody's holds. What only unlink() itself can find out is found then.
+void require_deletable(int fd, const std::string& path, const std::string& what) {
+  const auto slash = path.rfind('/');
+  const std::string directory = slash == 0 ? "/" : path.substr(0, slash);
+  struct stat file {};
+  struct stat folder {};
+  if (::fstat(fd, &file) != 0 || ::stat(directory.c_str(), &folder) != 0) return;
+  const uid_t me = ::geteuid();
+  const bool sticky = (folder.st_mode & S_ISVTX) != 0 && me != 0 && me != file.st_uid && me != folder.st_uid;
+  if (!sticky && ::faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) == 0) return;
+  throw Error(Errc::no_permission, what + ": this process (uid " + std::to_string(me) +
+                                       ") may use it, but not delete its file; uid " + std::to_string(file.st_uid) +
+                                       " must do it. Nothing was changed");
+}
+
 /// Unlinks the path while the file lock is held; false: another process is at it. The lock on the old file makes sure
 /// that between the look at the path and the unlink nobody else frees the path, so a new segment of that name is never
 /// hit.
@@ -346,6 +362,7 @@ void Mapping::remove(const std::string& name_or_path, const OpenOptions& options
     case Opened::End::unlinked: return;
     case Opened::End::opened: {
       const View& view = opened.mapping->view();
+      require_deletable(opened.mapping->fd(), path, what);
       RealPolicy::cas(view.header().removed, 0, 1);
       const std::uint64_t high =
           std::min<std::uint64_t>(RealPolicy::load(view.header().slot_high), view.geo.sizes.sessions);

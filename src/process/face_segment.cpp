@@ -33,7 +33,7 @@ void require_unused(const std::string& name) {
   for (const process::EntryView& e : process::take_snapshot(*mapping, process::real_clock().now_ns()).entries) {
     if (e.phase == engine::Phase::lost || e.phase == engine::Phase::prepared) continue;
     throw Error(Errc::in_use, "segment " + mapping->path() + " is in use: '" + e.name + "' is held or waited for by '" +
-                                  e.holder + "'; end it first, or use force");
+                                  e.holder + "'; end it first, or use force (--force)");
   }
 }
 

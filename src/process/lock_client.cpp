@@ -219,6 +219,14 @@ AcquireOutcome LockClient::acquire(const Request& request, std::int64_t deadline
   if (request.detached) {
     if (const auto theirs = detached_hold(request.holder)) {
       // The id alone is the identity of a detached hold (C-50): this call extends what an earlier process acquired.
+      // What it ends with cannot be changed while others may be looking at it, and must not differ in silence.
+      if (const std::int32_t bound = ops_.view().entry(theirs->entry).bound_pid; bound != request.bound_pid) {
+        throw Error(
+            Errc::config_differs,
+            "lock '" + name_ + "' is held by '" + std::string(request.holder) + "' already, " +
+                (bound == 0 ? std::string("bound to no process") : "until process " + std::to_string(bound) + " ends") +
+                "; release it first, or use another holder id");
+      }
       (void)heartbeat(request.holder, request.ttl);
       if (request.reason) {
         (void)engine::write_texts(ops_.view(), participant_->mapping(), theirs->entry, request.holder, *request.reason);

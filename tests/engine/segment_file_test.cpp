@@ -362,6 +362,26 @@ TEST_F(SegmentFile, RemoveMarksWakesAndUnlinks) {
   EXPECT_NE(next->view().header().segment_id, m->view().header().segment_id);
 }
 
+TEST_F(SegmentFile, WhoMayNotDeleteItDoesNotMarkItEither) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root: another uid";
+  make_by_another_process();
+  ASSERT_EQ(::chmod(path_.c_str(), 0666), 0);
+  for (const mode_t directory : {mode_t{0755}, mode_t{01777}}) {
+    ASSERT_EQ(::chmod(directory_.c_str(), directory), 0);
+    EXPECT_EQ(in_child([&] {
+                if (::setresuid(1000, 1000, 1000) != 0) return 99;
+                try {
+                  Mapping::remove(path_);
+                } catch (const Error& e) {
+                  return static_cast<int>(e.errc());
+                }
+                return 0;
+              }),
+              static_cast<int>(Errc::no_permission));
+    EXPECT_FALSE(Mapping::open(path_)->removed());
+  }
+}
+
 TEST_F(SegmentFile, WhatAKilledRemoverLeftIsFinishedByTheNext) {
   for (int round = 0; round < 4; ++round) {
     auto m = Mapping::open_or_create(path_, {.sizes = small, .mode = 0600, .group = std::nullopt});

@@ -45,6 +45,27 @@ TEST_F(LockScript, AcquiredAgainItIsExtendedWithTheSameToken) {
   EXPECT_TRUE(is_free("x"));
 }
 
+TEST_F(LockScript, TheProcessThatAHoldEndsWithIsNotChangedInSilence) {
+  const std::string self = std::to_string(::getpid());
+  const std::string other = std::to_string(::getppid());
+  const auto acquire = [&](std::vector<std::string> more) {
+    std::vector<std::string> words{"lock", "acquire", "x", "--holder", "me", "-n"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  ASSERT_EQ(acquire({"--pid", self}).code(), 0);
+  EXPECT_EQ(acquire({"--pid", self}).code(), 0);
+  for (const auto& words : std::vector<std::vector<std::string>>{{"--pid", other}, {}}) {
+    const Finished refused = acquire(words);
+    EXPECT_EQ(refused.code(), 64);
+    EXPECT_EQ(refused.out, "");
+    EXPECT_NE(refused.err.find("until process " + self + " ends"), std::string::npos) << refused.err;
+  }
+  ASSERT_EQ(run({"lock", "release", "x", "--holder", "me"}).code(), 0);
+  ASSERT_EQ(acquire({}).code(), 0);
+  EXPECT_EQ(acquire({"--pid", self}).code(), 64);
+}
+
 TEST_F(LockScript, TakenAndGivenBackForEverNeedsNoMoreRoom) {
   ASSERT_EQ(run({"segment", "create", "--entries", "64"}).code(), 0);
   for (int round = 0; round < 20; ++round) {

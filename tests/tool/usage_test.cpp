@@ -263,5 +263,20 @@ TEST_F(Usage, CompletionCompletes) {
   EXPECT_EQ(complete("run -l")("--"), "\n") << "a value is expected";
 }
 
+// `run -l $EMPTY -- make` must not run make under a lock that is named by the next word.
+TEST_F(Usage, AnOptionIsNotTheValueOfAnother) {
+  for (const auto& words :
+       std::vector<std::vector<std::string>>{{"run", "-l", "--", "true"},
+                                             {"run", "-l", "-n", "--", "true"},
+                                             {"run", "-l", "x", "--holder", "--reason", "y", "--", "true"},
+                                             {"lock", "acquire", "x", "--holder", "-n"}}) {
+    const Finished got = run(words);
+    EXPECT_EQ(got.code(), 64) << ::testing::PrintToString(words);
+    EXPECT_NE(got.err.find("is a variable empty?"), std::string::npos) << got.err;
+  }
+  EXPECT_EQ(run({"run", "-l", "x", "--", "true", "--", "-n"}).code(), 0);
+  EXPECT_EQ(run({"run", "-l", "x", "--reason", "-x: because", "--", "true"}).code(), 0);
+}
+
 }  // namespace
 }  // namespace shmcoord::test

@@ -31,8 +31,7 @@ struct Found {
   std::vector<std::string> rest;  // the words without those that named the command
 };
 
-bool takes_value(const Option& option, std::string_view word) {
-  if (option.value == nullptr) return false;
+bool is_named(const Option& option, std::string_view word) {
   std::string_view names = option.names;
   for (;;) {
     const auto comma = names.find(',');
@@ -40,6 +39,10 @@ bool takes_value(const Option& option, std::string_view word) {
     if (comma == std::string_view::npos) return false;
     names.remove_prefix(comma + 1);
   }
+}
+
+bool takes_value(const Option& option, std::string_view word) {
+  return option.value != nullptr && is_named(option, word);
 }
 
 std::string known_words(std::string_view group) {
@@ -150,6 +153,13 @@ Arguments parse(const Command& command, std::vector<std::string> words) {
     if (option->value != nullptr && !option->many && o->count() > 1) {
       throw UsageError{std::string(long_name(*option)) + " is given " + std::to_string(o->count()) +
                        " times; give it once"};
+    }
+    for (const std::string& value : option->value == nullptr ? std::vector<std::string>() : o->results()) {
+      const bool is_option =
+          std::any_of(made.begin(), made.end(), [&](const auto& m) { return is_named(*m.first, value); });
+      if (value != "--" && !is_option) continue;
+      throw UsageError{std::string(long_name(*option)) + " is followed by '" + value +
+                       "' where its value should be; is a variable empty?"};
     }
     arguments.add(long_name(*option), option->value == nullptr ? std::vector<std::string>() : o->results());
   }
