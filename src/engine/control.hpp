@@ -82,25 +82,6 @@ class ControlOps {
     return release_contended(i, token);
   }
 
- private:
-  [[gnu::noinline]] Result release_contended(EntryIndex i, std::uint64_t token) const noexcept {
-    for (;;) {
-      const core::Control c = load();
-      if (const Step s = usable(c); s != Step::acquired) return {s};
-      const bool untouched = c.seq == token && c.op == core::Op::acquire;  // its own, unfinished (F4)
-      if (!untouched) {
-        if (!finish(c)) return {Step::corrupt};
-        if (!holds(i, token)) {
-          if (P::load_seq(record().control) != c.seq) continue;
-          return {Step::gone};
-        }
-      }
-      const Result r = give_back(c, i, Loss::none);
-      if (r.step != Step::busy) return r;
-    }
-  }
-
- public:
   /// Takes a waiting entry out of the queue. `granted`: it holds; the grant won.
   Result cancel(EntryIndex i) const noexcept {
     Entry& e = view_->entry(i);
@@ -227,6 +208,23 @@ class ControlOps {
   }
 
  private:
+  [[gnu::noinline]] Result release_contended(EntryIndex i, std::uint64_t token) const noexcept {
+    for (;;) {
+      const core::Control c = load();
+      if (const Step s = usable(c); s != Step::acquired) return {s};
+      const bool untouched = c.seq == token && c.op == core::Op::acquire;  // its own, unfinished (F4)
+      if (!untouched) {
+        if (!finish(c)) return {Step::corrupt};
+        if (!holds(i, token)) {
+          if (P::load_seq(record().control) != c.seq) continue;
+          return {Step::gone};
+        }
+      }
+      const Result r = give_back(c, i, Loss::none);
+      if (r.step != Step::busy) return r;
+    }
+  }
+
   static constexpr std::uint64_t alone(std::uint32_t used, EntryIndex i, core::Op op) noexcept {
     return core::pack_bits({0, used, nil_entry, i, op});
   }

@@ -15,14 +15,13 @@
 //   F1  Only the CAS on the control word decides. Finishing never decides; it is a function of the word and of what the
 //       entries said when it was current.
 //   F2  A finisher reads all it needs, then makes sure that the word still has the sequence it started from, then
-//   changes
-//       each part by CAS from exactly what it read. If the word moved on, somebody finished; nothing is left to do.
-//       If a part changed meanwhile, another finisher of the same operation did it: links and statuses are stamped with
-//       the sequence, so the same value is never written twice and a late CAS fails.
-//   F3  Links first, and of a reclaim the notice; then the grantee's `held` and the call to it, and the phase of the
-//   entry that the word names last. So an
-//       entry that left the word (free, lost) is proof that its operation is finished: only then may it be used again,
-//       which overwrites the hand-off field that the finishers need. A grantee that sees itself held must still finish.
+//       changes each part by CAS from exactly what it read. If the word moved on, somebody finished; nothing is left to
+//       do. If a part changed meanwhile, another finisher of the same operation did it: links and statuses are stamped
+//       with the sequence, so the same value is never written twice and a late CAS fails.
+//   F3  Links first, and of a reclaim the notice; then the grantee's `held` and the call to it; then the phase of the
+//       entry that the word names last. So an entry that left the word (free, lost) is proof that its operation is
+//       finished: only then may it be used again, which overwrites the hand-off field that the finishers need. A
+//       grantee that sees itself held must still finish.
 //   F4  An owner may leave its own acquire and its own plain release unfinished, since its next operation on the word
 //       follows from them: it reads `prepared` stamped with its token as held. Everybody else finishes them.
 //   F5  The owner prepares its entry with plain stores: only when it is not in the word (its own release or cancel

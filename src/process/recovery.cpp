@@ -209,10 +209,7 @@ bool bury(const Mapping& mapping, SlotIndex s, std::uint64_t incarnation) {
   for (;;) {
     const std::uint64_t raw = RealPolicy::load(slot.id);
     const SlotId id = engine::unpack_slot(raw);
-    if (!engine::same_incarnation(id.incarnation, incarnation) || id.state == SlotState::free) {
-      // Its chunks were freed before its slot. If the slot was overwritten they were not, and nobody else would do it.
-      return bury_entries(mapping, s, incarnation, Burial::dead);
-    }
+    if (!engine::same_incarnation(id.incarnation, incarnation) || id.state == SlotState::free) return true;
     if (id.state == SlotState::permanent) return false;
     if (id.state == SlotState::dying) return finish_burial(mapping, s, id.incarnation);
     if (life_of(mapping, s, id.incarnation, Look::thorough).life != Life::dead) return false;

@@ -275,10 +275,26 @@ TEST(Participant, DetachedHoldSurvivesAndItsChunkIsFreedAtTheEnd) {
   EXPECT_EQ(life_of_entry(*segment.mapping(), i).proof, Proof::heartbeat_only);
   sweep(*segment.mapping(), RealPolicy::now_ns(), {.reclaim_stale = false});
   EXPECT_TRUE(lock.holds(i, token));
-  ASSERT_EQ(lock.release(i, token).step, engine::Step::released);
-  lock.finish_now();
+  ASSERT_EQ(lock.release(i, token).step, engine::Step::released);  // leaves the entry to be finished
   tidy_detached(segment.view(), i);
   EXPECT_EQ(RealPolicy::load(segment.view().owner_of(i)), 0U);
+}
+
+// Whoever gave the detached hold back was killed before it could free the chunk, and no reaper runs.
+TEST(Participant, WhatNobodyUsesIsTakenWhenNoEntryIsLeft) {
+  OwnSegment segment({.names = 8, .entries = 16, .sessions = 8});
+  auto me = Participant::join(segment.mapping());
+  const Ops lock = make_lock(*me, "deploy");
+  const EntryIndex i = me->take_detached_entry();
+  RealPolicy::store(segment.view().entry(i).weight, 1);
+  RealPolicy::store(segment.view().entry(i).flags, engine::entry_detached);
+  const std::uint64_t token = lock.try_acquire(i, 1, 0).seq;
+  ASSERT_TRUE(me->commit_detached(i));
+  for (EntryIndex n = 0; n < engine::entries_per_chunk; ++n) static_cast<void>(me->take_entry());
+  EXPECT_EQ(error_of([&] { static_cast<void>(me->take_entry()); }), Errc::table_full);
+  EXPECT_TRUE(lock.holds(i, token));
+  ASSERT_EQ(lock.release(i, token).step, engine::Step::released);
+  EXPECT_NO_THROW(static_cast<void>(me->take_entry()));
 }
 
 TEST(Participant, DetachedHoldThatIsNotCommittedDiesWithUs) {

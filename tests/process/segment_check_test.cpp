@@ -39,6 +39,23 @@ std::string text_of(const CheckReport& report) {
   return text;
 }
 
+/// Takes, gives back and now and then removes two names, until it is killed.
+int move(const OwnSegment& segment, int number, const Child::Line& line) {
+  const std::shared_ptr<Participant> me = Participant::join(segment.mapping());
+  const std::string holder = "mover" + std::to_string(number);
+  line.ready(1);
+  for (int round = 0;; ++round) {
+    const std::string name = "busy" + std::to_string(round % 2);
+    try {
+      LockClient lock(me, name, {});
+      if (!lock.acquire(request_of(holder), no_deadline)) return 1;
+      lock.release(holder);
+      if (round % 3 == 0) LockClient::remove(*me, name, false);
+    } catch (const Error&) {  // in use, or removed under us
+    }
+  }
+}
+
 TEST(SegmentCheck, ANewSegmentIsSound) {
   const OwnSegment segment;
   EXPECT_EQ(text_of(check(segment)), "");
@@ -83,21 +100,7 @@ TEST(SegmentCheck, TrafficIsNoDamage) {
   const OwnSegment segment;
   std::vector<Child> movers;
   for (int n = 0; n < 3; ++n) {
-    movers.emplace_back([&, n](const Child::Line& line) {
-      const std::shared_ptr<Participant> me = Participant::join(segment.mapping());
-      const std::string holder = "mover" + std::to_string(n);
-      line.ready(1);
-      for (int round = 0;; ++round) {
-        const std::string name = "busy" + std::to_string(round % 3);
-        try {
-          LockClient lock(me, name, {});
-          if (!lock.acquire(request_of(holder), no_deadline)) return 1;
-          lock.release(holder);
-          LockClient::remove(*me, name, false);
-        } catch (const Error&) {  // in use, or removed under us
-        }
-      }
-    });
+    movers.emplace_back([&, n](const Child::Line& line) { return move(segment, n, line); });
   }
   for (const Child& m : movers) ASSERT_EQ(m.wait_ready(), 1);
   for (int n = 0; n < 50; ++n) {
@@ -112,21 +115,7 @@ TEST(SegmentCheck, KillsAtAnyMomentLeaveNoDamage) {
   for (int round = 0; round < 60; ++round) {
     std::vector<Child> children;
     for (int n = 0; n < 3; ++n) {
-      children.emplace_back([&, n](const Child::Line& line) {
-        const std::shared_ptr<Participant> me = Participant::join(segment.mapping());
-        const std::string holder = "h" + std::to_string(n);
-        line.ready(1);
-        for (int i = 0;; ++i) {
-          const std::string name = "lock" + std::to_string(i % 2);
-          try {
-            LockClient lock(me, name, {});
-            if (!lock.acquire(request_of(holder), no_deadline)) return 1;
-            lock.release(holder);
-            if (i % 5 == 0) LockClient::remove(*me, name, false);
-          } catch (const Error&) {  // in use, or removed under us
-          }
-        }
-      });
+      children.emplace_back([&, n](const Child::Line& line) { return move(segment, n, line); });
     }
     for (const Child& c : children) ASSERT_EQ(c.wait_ready(), 1);
     ::usleep(static_cast<useconds_t>(random() % 3000));
