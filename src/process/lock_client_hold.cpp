@@ -195,9 +195,8 @@ void LockClient::remove(Participant& participant, std::string_view name, bool fo
     return true;
   };
   if (names.remove(*found, participant.slot(), close) == engine::Removal::in_use) {
-    throw Error(Errc::in_use,
-                "lock '" + std::string(name) +
-                    "' is held or waited for; use force (--force) to remove it all the same");
+    throw Error(Errc::in_use, "lock '" + std::string(name) +
+                                  "' is held or waited for; use force (--force) to remove it all the same");
   }
 }
 
