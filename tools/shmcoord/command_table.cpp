@@ -106,10 +106,15 @@ constexpr std::array run_more{
     "SHMCOORD_SEGMENT, SHMCOORD_HOLDER, SHMCOORD_TOKEN (of the first lock) and SHMCOORD_TOKENS (name=token, comma "
     "separated).",
     tokens_grow,
+    "When the command ends, what it started and left behind is waited for; when it was killed by a signal that did not "
+    "come through this program, that is killed at once. When the hold is lost, all of it gets SIGTERM and, after "
+    "--grace, SIGKILL; the next holder does not wait for that.",
     "A run within the command that would wait for a lock which this one holds ends at once with 1, since it would wait "
     "for ever. With --json standard output still belongs to the command: messages are lines of JSON on standard error.",
 };
 constexpr std::array acquire_more{
+    "The holder id is who holds: acquiring again with the same one, from wherever, extends the hold, answers 0 and "
+    "prints the same token. Two scripts that must exclude each other need two ids.",
     "Without --pid and --ttl the hold goes stale, and the next one takes it over, when neither `lock heartbeat` nor "
     "`lock renew` came for the lock's stale threshold: 60 s, unless a program made the lock with another one.",
     tokens_grow,
