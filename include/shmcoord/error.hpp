@@ -20,13 +20,13 @@ enum class Errc {
   segment_gone,           ///< removed or replaced while in use: every hold in it is lost
   no_permission,          ///< the file's mode, owner or directory forbids it
   no_space,               ///< the file system that holds the segment is full
-  table_full,             ///< names, entries or sessions of the segment are used up
+  table_full,             ///< all names, entries or sessions of the segment are in use
   invalid_argument,       ///< a bad name, holder id, duration, weight or capacity
   wrong_type,             ///< the name exists as another kind of primitive (C-26)
   config_differs,         ///< the name exists with another configuration than the one asked for (C-26)
   not_found,              ///< no such lock, semaphore or holder
   in_use,                 ///< held or waited for, so it cannot be removed without force (C-37)
-  name_removed,           ///< the name was removed while this handle was using it
+  name_removed,           ///< the name was removed by force while this caller waited for it
   session_dead,           ///< the session was left, fenced, or its keeper is gone; join anew
   not_a_participant,      ///< this process is a forked child: handles of the parent do not work here; join anew
   unsupported,            ///< the kernel or file system lacks something that cannot be done without

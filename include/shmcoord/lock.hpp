@@ -82,10 +82,14 @@ struct HeartbeatOutcome {
 /// re-entrant; two threads that share a handle exclude each other. Calls with a HolderId name one: acquiring again
 /// extends (S0-13), and any thread may release.
 ///
-/// Errors (thrown as Error): name_removed, session_dead, not_a_participant, table_full, no_space, segment_corrupt,
-/// invalid_argument. Everyday answers are values. Nothing on the acquire and release path allocates, unless there is
-/// news to tell (previous, current, lost).
-/// If the process dies here, at any instruction: the lock is free for the next one at once, who is told (S0-23).
+/// A name that nobody holds or waits for may be removed, or given up for others when the segment's table of names is
+/// full. A handle does not notice: its next acquire makes the name anew, as it was configured, and tokens go on
+/// growing.
+///
+/// Errors (thrown as Error): name_removed (only to who was waiting), config_differs (made anew otherwise by somebody
+/// else), session_dead, not_a_participant, table_full, no_space, segment_corrupt, invalid_argument. Everyday answers
+/// are values. Nothing on the acquire and release path allocates, unless there is news to tell (previous, current,
+/// lost). If the process dies here, at any instruction: the lock is free for the next one at once, who is told (S0-23).
 class SHMCOORD_EXPORT Lock {
  public:
   /// Attaches to the lock of that name, creating it if there is none. Errors: wrong_type, config_differs (both sides in

@@ -175,14 +175,19 @@ class ControlOps {
     }
   }
 
-  /// Moves an idle word to `close`, so that the name can be removed: no operation follows. False: held or waited for,
-  /// or removed already.
+  /// Moves an idle word to `close`, so that the name can be removed: no operation follows. False: held or waited for.
+  /// True also when it was closed already.
   bool close() const noexcept {
+    return close_if([](const Record&) { return true; });
+  }
+  /// The same, if `may(record)` agrees; what that sees of the record cannot have been changed by an operation since.
+  template <class May>
+  bool close_if(May&& may) const noexcept {
     for (;;) {
       const core::Control c = load();
       if (P::load(record().generation) != generation_) return false;  // another life of the record
       if (c.op == core::Op::close) return true;
-      if (!finish(c) || !core::idle(c)) {
+      if (!finish(c) || !core::idle(c) || !may(record())) {
         if (P::load_seq(record().control) != c.seq) continue;
         return false;
       }

@@ -90,8 +90,14 @@ class NameIndex {
   /// The record of that name, made when there is none. One that exists comes back as it is, also when its kind or
   /// configuration differs. The name was checked by the caller (core::check_name). Throws Error: table_full, no_space,
   /// segment_corrupt; nothing is inserted then.
+  /// `make_room()` is asked when no record is free (recycling.hpp), and says whether it is worth another look.
+  template <class MakeRoom>
   Inserted find_or_insert(std::string_view name, Kind kind, std::uint32_t capacity, const LockConfigNs& config,
-                          SlotIndex slot);
+                          SlotIndex slot, MakeRoom&& make_room);
+  Inserted find_or_insert(std::string_view name, Kind kind, std::uint32_t capacity, const LockConfigNs& config,
+                          SlotIndex slot) {
+    return find_or_insert(name, kind, capacity, config, slot, [] { return false; });
+  }
 
   /// Takes the name out and sets its record free. `close()` moves the control word from an idle one to core::Op::close
   /// by CAS, after it checked the generation, and says whether it did; it has finished the word's last operation
@@ -150,7 +156,7 @@ class NameIndex {
   void sweep(Word64& bucket);
   bool sweep_once(Word64& bucket);
 
-  Found claim(std::string_view name, SlotIndex slot);
+  std::optional<Found> claim(std::string_view name, SlotIndex slot);
   bool try_claim(RecordIndex r, bool long_name, SlotIndex slot, Found* claimed);
   void renew_attempt(Found* mine, SlotIndex slot);
   void write_record(RecordIndex r, std::string_view name, std::uint64_t name_hash, Kind kind, std::uint32_t capacity,
@@ -285,14 +291,26 @@ bool NameIndex<P>::linked(Found found) const {
 // --- inserting ------------------------------------------------------------------------------------------------------
 
 template <class P>
+template <class MakeRoom>
 auto NameIndex<P>::find_or_insert(std::string_view name, Kind kind, std::uint32_t capacity, const LockConfigNs& config,
-                                  SlotIndex slot) -> Inserted {
+                                  SlotIndex slot, MakeRoom&& make_room) -> Inserted {
   if (const std::optional<Found> found = find(name)) return {*found, false};
   if (name.empty() || name.size() > max_name) throw Error(Errc::invalid_argument, "a name has 1 to 255 bytes");
   const std::uint64_t name_hash = hash(name);
   Word64& bucket = bucket_of(name_hash);
   Word64& claiming = view_.slot(slot).claiming;
-  Found mine = claim(name, slot);
+  std::optional<Found> free = claim(name, slot);
+  while (!free) {
+    P::store(claiming, 0);
+    if (!make_room()) {
+      throw Error(Errc::table_full, "all " + std::to_string(view_.geo.sizes.names) +
+                                        " names of the segment are held or waited for; create a segment with more "
+                                        "(`shmcoord segment create --names`)");
+    }
+    if (const std::optional<Found> found = find(name)) return {*found, false};
+    free = claim(name, slot);
+  }
+  Found mine = *free;
   Record& record = view_.record(mine.record);
   try {
     write_record(mine.record, name, name_hash, kind, capacity, config);
@@ -331,7 +349,7 @@ auto NameIndex<P>::find_or_insert(std::string_view name, Kind kind, std::uint32_
 /// From the hint upwards, then new ones, then from the start: a name that is made and removed again and again reuses
 /// one record, and a table that only grows is never searched.
 template <class P>
-Found NameIndex<P>::claim(std::string_view name, SlotIndex slot) {
+std::optional<Found> NameIndex<P>::claim(std::string_view name, SlotIndex slot) {
   Header& header = view_.header();
   const RecordIndex names = view_.geo.sizes.names;
   const bool long_name = name.size() > inline_name_bytes;
@@ -344,10 +362,7 @@ Found NameIndex<P>::claim(std::string_view name, SlotIndex slot) {
   for (RecordIndex r = 0; r < start; ++r) {
     if (try_claim(r, long_name, slot, &claimed)) return claimed;
   }
-  P::store(view_.slot(slot).claiming, 0);
-  throw Error(Errc::table_full, "all " + std::to_string(names) +
-                                    " names of the segment are in use; remove some, or create a segment with more "
-                                    "(`shmcoord segment create --names`)");
+  return std::nullopt;
 }
 
 template <class P>

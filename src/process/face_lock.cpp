@@ -77,7 +77,7 @@ struct Lock::State {
   Hold& to_lock() {
     Hold& hold = mine();
     if (hold.state == Hold::State::held) {
-      if (client->ops().holds(hold.entry, hold.token) && client->participant().usable()) {
+      if (hold.ops.holds(hold.entry, hold.token) && client->participant().usable()) {
         throw Error(Errc::deadlock, "this thread holds lock '" + client->name() + "' already");
       }
       client->unlock_implicit(hold);  // lost, and nobody asked
@@ -157,7 +157,7 @@ std::uint64_t Lock::token() const noexcept {
 bool Lock::lost() const {
   const Hold* const hold = state_->held();
   if (hold == nullptr) return false;
-  return !state_->client->participant().usable() || !state_->client->ops().holds(hold->entry, hold->token);
+  return !state_->client->participant().usable() || !hold->ops.holds(hold->entry, hold->token);
 }
 
 std::optional<Previous> Lock::previous() const {

@@ -44,17 +44,15 @@ std::shared_ptr<process::LockClient> Session::State::lock(std::string_view name,
   const std::scoped_lock one(mutex);
   const auto known = locks.find(name);
   if (known != locks.end()) {
-    if (known->second->attached()) {
-      known->second->require_same(options);
-      return known->second;
-    }
+    known->second->attach(options);
+    return known->second;
   }
   if (locks.size() >= forget_above) {
     std::erase_if(locks, [](const auto& l) { return l.second.use_count() == 1 && l.second->idle(); });
     forget_above = std::max<std::size_t>(64, 2 * locks.size());
   }
   auto client = std::make_shared<process::LockClient>(participant, name, options);
-  locks.insert_or_assign(std::string(name), client);
+  locks.emplace(std::string(name), client);
   return client;
 }
 

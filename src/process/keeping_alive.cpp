@@ -96,10 +96,11 @@ std::vector<KeepingAlive> keeping_alive(const Mapping& mapping, const Picture& p
 std::optional<std::vector<KeepingAlive>> keeping_holder_alive(const LockClient& client) {
   const auto& mapping = client.participant().mapping();
   const engine::View& view = mapping.view();
-  const core::Control c = client.ops().load();
+  const auto ops = client.ops();
+  const core::Control c = ops.load();
   if (c.used == 0) return std::nullopt;
   const engine::EntryIndex entry =
-      c.op == core::Op::acquire ? c.last : engine::unpack_link(P::load(client.ops().record().holder)).entry;
+      c.op == core::Op::acquire ? c.last : engine::unpack_link(P::load(ops.record().holder)).entry;
   if (!view.entry_exists(entry)) return std::nullopt;
   const std::uint64_t raw = P::load(view.owner_of(entry));
   if (raw == 0) return std::nullopt;

@@ -10,6 +10,7 @@
 
 #include "engine/entry_text.hpp"
 #include "engine/name_index.hpp"
+#include "engine/recycling.hpp"
 #include "engine/segment_file.hpp"
 #include "process/bound_watch.hpp"
 #include "process/clock.hpp"
@@ -30,6 +31,21 @@ using Names = engine::NameIndex<RealPolicy>;
 std::int64_t ns(std::chrono::nanoseconds d) { return d.count(); }
 
 std::string seconds_text(std::int64_t v) { return std::to_string(static_cast<double>(v) / 1e9) + " s"; }
+
+void require_same(const std::string& name, const std::array<std::optional<std::int64_t>, 4>& wanted,
+                  const engine::LockConfigNs& has) {
+  const std::array<std::pair<const char*, std::int64_t>, 4> stored{{{"stale_threshold", has.stale_threshold_ns},
+                                                                    {"heartbeat_interval", has.heartbeat_interval_ns},
+                                                                    {"max_hold_duration", has.max_hold_ns},
+                                                                    {"ttl", has.ttl_ns}}};
+  for (std::size_t i = 0; i < stored.size(); ++i) {
+    const auto& [what, value] = stored[i];
+    if (!wanted[i] || *wanted[i] == value) continue;
+    throw Error(Errc::config_differs, "lock '" + name + "' exists with " + what + " " +
+                                          (value == 0 ? "none" : seconds_text(value)) + ", asked for " +
+                                          seconds_text(*wanted[i]));
+  }
+}
 
 }  // namespace
 
@@ -61,9 +77,9 @@ struct LockClient::Around {
     std::int64_t again = now + engine::recheck_ns;
     try {
       rob(now);
-      const auto holder = client.current();
+      const auto holder = client.look(hold.ops).holder;
       if (!holder) return again;
-      again = std::min(again, next_lease_deadline(client.ops_.view(), client.ops_.index(), holder->entry));
+      again = std::min(again, next_lease_deadline(client.view(), hold.ops.index(), holder->entry));
       watch_bound(holder->entry);
     } catch (...) {
       again = now + engine::recheck_ns;  // no memory, a damaged segment: the next look, or somebody else
@@ -73,8 +89,8 @@ struct LockClient::Around {
 
   // Takes the lock from a holder that is dead or whose lease ran out. True: it did.
   bool rob(std::int64_t now) {
-    const Participant::Helping helping(*client.participant_, client.ops_.index());
-    const auto holder = client.current();
+    const Participant::Helping helping(*client.participant_, hold.ops.index());
+    const auto holder = client.look(hold.ops).holder;
     if (!holder) return false;
     auto& mapping = client.participant_->mapping();
     const std::uint64_t owner = RealPolicy::load(mapping.view().owner_of(holder->entry));
@@ -84,15 +100,15 @@ struct LockClient::Around {
       // Our own hold: alive, but its lease may have run out all the same.
     } else if (who.slot == engine::detached_slot) {
       if (life_of_entry(mapping, holder->entry).life == Life::dead) {
-        mapping.prepare_notice(client.ops_.index());
-        const auto r = client.ops_.reclaim(holder->entry, [](const engine::Entry&) { return Loss::died; });
+        mapping.prepare_notice(hold.ops.index());
+        const auto r = hold.ops.reclaim(holder->entry, [](const engine::Entry&) { return Loss::died; });
         tidy_detached(mapping.view(), holder->entry);
         return take_note(r.step == Step::reclaimed);
       }
     } else if (life_of(mapping, who.slot, who.incarnation).life == Life::dead) {
       return take_note(process::bury(mapping, who.slot, who.incarnation));
     }
-    const auto r = reclaim_lease(mapping, client.ops_.index(), holder->entry, now);
+    const auto r = reclaim_lease(mapping, hold.ops.index(), holder->entry, now);
     if (r.step == Step::reclaimed && who.slot == engine::detached_slot) tidy_detached(mapping.view(), holder->entry);
     return take_note(r.step == Step::reclaimed);
   }
@@ -104,10 +120,10 @@ struct LockClient::Around {
 
   // A detached holder bound to a process: nobody's life word speaks for it, so a pidfd does.
   void watch_bound(engine::EntryIndex entry) {
-    const engine::Entry& e = client.ops_.view().entry(entry);
+    const engine::Entry& e = client.view().entry(entry);
     const std::int32_t pid = e.bound_pid;
     if (pid == 0 || (bound && bound->pid() == pid)) return;
-    engine::Entry& mine = client.ops_.view().entry(hold.entry);
+    engine::Entry& mine = client.view().entry(hold.entry);
     bound.emplace(pid, e.bound_start_time, e.bound_pid_namespace,
                   [&mine] { engine::Waiter<RealPolicy, Around>::interrupt(mine); });
   }
@@ -136,7 +152,7 @@ struct LockClient::Busy {
 
 LockClient::LockClient(std::shared_ptr<Participant> participant, std::string_view name, const LockOptions& options)
     : participant_(std::move(participant)), name_(name), ops_(participant_->mapping().view(), 0, 0) {
-  attach(name, options);
+  attach(options);
 }
 
 std::unique_ptr<LockClient> LockClient::find(std::shared_ptr<Participant> participant, std::string_view name) {
@@ -145,32 +161,78 @@ std::unique_ptr<LockClient> LockClient::find(std::shared_ptr<Participant> partic
   return std::make_unique<LockClient>(std::move(participant), name, LockOptions{});
 }
 
-void LockClient::attach(std::string_view name, const LockOptions& options) {
+void LockClient::attach(const LockOptions& options) {
   participant_->require_usable();
-  require_lock_name(name);
+  require_lock_name(name_);
   require_duration("stale_threshold", options.stale_threshold);
   require_duration("heartbeat_interval", options.heartbeat_interval);
   require_duration("max_hold_duration", options.max_hold_duration);
   require_duration("ttl", options.ttl);
-  engine::LockConfigNs config;
-  if (options.stale_threshold) config.stale_threshold_ns = ns(*options.stale_threshold);
-  if (options.heartbeat_interval) config.heartbeat_interval_ns = ns(*options.heartbeat_interval);
-  if (options.max_hold_duration) config.max_hold_ns = ns(*options.max_hold_duration);
-  if (options.ttl) config.ttl_ns = ns(*options.ttl);
-
-  auto& mapping = participant_->mapping();
-  const Names::Inserted at = [&] {
-    const std::scoped_lock one_at_a_time(participant_->names_mutex());
-    return Names(mapping.view(), &mapping).find_or_insert(name, engine::Kind::lock, 1, config, participant_->slot());
-  }();
-  const engine::Record& record = mapping.view().record(at.found.record);
-  const auto kind = static_cast<engine::Kind>(RealPolicy::load(record.kind));
-  if (kind != engine::Kind::lock) {
-    throw Error(Errc::wrong_type, "'" + name_ + "' exists as a semaphore, not as a lock");
+  const std::scoped_lock lock(record_mutex_);
+  engine::LockConfigNs config = config_;
+  auto wanted = wanted_;
+  const std::array<std::pair<const std::optional<std::chrono::nanoseconds>*, std::int64_t*>, 4> given{
+      {{&options.stale_threshold, &config.stale_threshold_ns},
+       {&options.heartbeat_interval, &config.heartbeat_interval_ns},
+       {&options.max_hold_duration, &config.max_hold_ns},
+       {&options.ttl, &config.ttl_ns}}};
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (*given[i].first) wanted[i] = *given[i].second = ns(**given[i].first);
   }
-  ops_ = engine::ControlOps<RealPolicy>(mapping.view(), at.found.record, at.found.generation);
-  require_same(options);
-  default_ttl_ns_ = static_cast<std::int64_t>(RealPolicy::load(record.default_ttl_ns));
+  auto& mapping = participant_->mapping();
+  for (;;) {
+    const Names::Inserted at = [&] {
+      const std::scoped_lock one_at_a_time(participant_->names_mutex());
+      return Names(mapping.view(), &mapping)
+          .find_or_insert(name_, engine::Kind::lock, 1, config, participant_->slot(), [this] { return make_room(); });
+    }();
+    const engine::Record& record = view().record(at.found.record);
+    const auto kind = static_cast<engine::Kind>(RealPolicy::load(record.kind));
+    const auto stored = [](const engine::Word64& word) { return static_cast<std::int64_t>(RealPolicy::load(word)); };
+    const engine::LockConfigNs has{stored(record.stale_threshold_ns), stored(record.default_ttl_ns),
+                                   stored(record.max_hold_ns), stored(record.heartbeat_interval_ns)};
+    if (!Names(view()).is_current(at.found)) continue;  // recycled: what was read may be another name's
+    if (kind != engine::Kind::lock) {
+      throw Error(Errc::wrong_type, "'" + name_ + "' exists as a semaphore, not as a lock");
+    }
+    require_same(name_, wanted, has);
+    ops_ = Ops(view(), at.found.record, at.found.generation);
+    config_ = has;
+    wanted_ = wanted;
+    return;
+  }
+}
+
+// The table of names is full: idle ones are given up; if there is none, some may be held by the dead.
+bool LockClient::make_room() noexcept {
+  try {
+    const auto recycle = [this] { return engine::recycle_names<RealPolicy>(view(), participant_->slot()); };
+    if (recycle()) return true;
+    (void)sweep(participant_->mapping(), real_clock().now_ns());
+    return recycle();
+  } catch (...) {
+    return false;  // a damaged segment, no memory: the table is full, as far as we can help it
+  }
+}
+
+void LockClient::attach_again(Hold& hold) {
+  attach(LockOptions{});
+  const Ops now = ops();
+  const std::scoped_lock lock(mutex_);
+  hold.ops = now;
+  hold.prepared = false;
+}
+
+const engine::View& LockClient::view() const noexcept { return participant_->mapping().view(); }
+
+LockClient::Ops LockClient::ops() const noexcept {
+  const std::scoped_lock lock(record_mutex_);
+  return ops_;
+}
+
+std::int64_t LockClient::default_ttl_ns() const noexcept {
+  const std::scoped_lock lock(record_mutex_);
+  return config_.ttl_ns;
 }
 
 bool LockClient::idle() {
@@ -178,25 +240,6 @@ bool LockClient::idle() {
   return std::all_of(holds_.begin(), holds_.end(), [](const auto& hold) {
     return hold->state == Hold::State::idle && !hold->busy && !hold->implicit && !hold->lost && hold->fd < 0;
   });
-}
-
-bool LockClient::attached() const noexcept {
-  return RealPolicy::load(ops_.record().generation) == ops_.generation() && ops_.load().op != core::Op::close;
-}
-
-void LockClient::require_same(const LockOptions& options) const {
-  const engine::Record& record = ops_.record();
-  const auto same = [&](const char* what, const auto& given, const engine::Word64& stored) {
-    const auto has = static_cast<std::int64_t>(RealPolicy::load(stored));
-    if (!given || ns(*given) == has) return;
-    throw Error(Errc::config_differs, "lock '" + name_ + "' exists with " + what + " " +
-                                          (has == 0 ? "none" : seconds_text(has)) + ", asked for " +
-                                          seconds_text(ns(*given)));
-  };
-  same("stale_threshold", options.stale_threshold, record.stale_threshold_ns);
-  same("heartbeat_interval", options.heartbeat_interval, record.heartbeat_interval_ns);
-  same("max_hold_duration", options.max_hold_duration, record.max_hold_ns);
-  same("ttl", options.ttl, record.default_ttl_ns);
 }
 
 LockClient::~LockClient() {
@@ -220,7 +263,7 @@ AcquireOutcome LockClient::acquire(const Request& request, std::int64_t deadline
     if (const auto theirs = detached_hold(request.holder)) {
       // The id alone is the identity of a detached hold (C-50): this call extends what an earlier process acquired.
       // What it ends with cannot be changed while others may be looking at it, and must not differ in silence.
-      if (const std::int32_t bound = ops_.view().entry(theirs->entry).bound_pid; bound != request.bound_pid) {
+      if (const std::int32_t bound = view().entry(theirs->entry).bound_pid; bound != request.bound_pid) {
         throw Error(
             Errc::config_differs,
             "lock '" + name_ + "' is held by '" + std::string(request.holder) + "' already, " +
@@ -229,7 +272,7 @@ AcquireOutcome LockClient::acquire(const Request& request, std::int64_t deadline
       }
       (void)heartbeat(request.holder, request.ttl);
       if (request.reason) {
-        (void)engine::write_texts(ops_.view(), participant_->mapping(), theirs->entry, request.holder, *request.reason);
+        (void)engine::write_texts(view(), participant_->mapping(), theirs->entry, request.holder, *request.reason);
       }
       return {AcquireResult::extended, theirs->token, std::nullopt, std::nullopt};
     }
@@ -270,37 +313,41 @@ AcquireOutcome LockClient::acquire_with(Hold& hold, const Request& request, std:
       engine::Result r{Step::busy};
       if (deadline_ns == try_once) {
         for (;;) {
-          const std::uint64_t before = RealPolicy::load_seq(ops_.record().control);
-          r = ops_.try_acquire(hold.entry, 1, RealPolicy::coarse_now_ns());
+          const std::uint64_t before = RealPolicy::load_seq(hold.ops.record().control);
+          r = hold.ops.try_acquire(hold.entry, 1, RealPolicy::coarse_now_ns());
           if (r.step != Step::busy || !around.rob(real_clock().now_ns())) break;
           // Who was robbed was robbed of this word, unless its entry only looks like the holder's.
-          if (RealPolicy::load_seq(ops_.record().control) == before) fail(Step::corrupt);
+          if (RealPolicy::load_seq(hold.ops.record().control) == before) fail(Step::corrupt);
         }
       } else {
         // Whatever is wrong with the holder, the wait looks after it; in the queue we have our place meanwhile.
-        r = ops_.acquire_or_queue(hold.entry, 1, RealPolicy::coarse_now_ns());
+        r = hold.ops.acquire_or_queue(hold.entry, 1, RealPolicy::coarse_now_ns());
       }
       if (r.step == Step::acquired) return now_held(hold, r.seq, around.robbed);
       if (r.step == Step::busy) return not_held(AcquireResult::busy);
+      if (r.step == Step::closed) {
+        attach_again(hold);
+        continue;
+      }
       if (r.step != Step::queued) fail(r.step);
       const std::scoped_lock lock(mutex_);
       hold.state = Hold::State::waiting;
     }
-    (void)ops_.finish_now();  // an entry of wait_fd() may be acquired and not finished
-    if (deadline_ns == try_once && ops_.status(hold.entry).phase == engine::Phase::waiting) {
+    (void)hold.ops.finish_now();  // an entry of wait_fd() may be acquired and not finished
+    if (deadline_ns == try_once && hold.ops.status(hold.entry).phase == engine::Phase::waiting) {
       return not_held(AcquireResult::busy);  // it keeps its place in the queue
     }
-    engine::Entry& entry = ops_.view().entry(hold.entry);
+    engine::Entry& entry = view().entry(hold.entry);
     engine::WaitEnd end{};
     {
       const std::stop_callback wake(stop, [&entry] { engine::Waiter<RealPolicy, Around>::interrupt(entry); });
-      end = engine::Waiter<RealPolicy, Around>(ops_, hold.entry, around).wait(deadline_ns, hold.spin);
+      end = engine::Waiter<RealPolicy, Around>(hold.ops, hold.entry, around).wait(deadline_ns, hold.spin);
     }
     std::uint64_t token = 0;
     if (end == engine::WaitEnd::granted) {
-      token = engine::seq_of_stamp(ops_.status(hold.entry).stamp, RealPolicy::load_seq(ops_.record().control));
+      token = engine::seq_of_stamp(hold.ops.status(hold.entry).stamp, RealPolicy::load_seq(hold.ops.record().control));
     } else {
-      const engine::Result r = ops_.cancel(hold.entry);
+      const engine::Result r = hold.ops.cancel(hold.entry);
       if (r.step == Step::granted) token = r.seq;  // the grant won
     }
     {
@@ -309,7 +356,7 @@ AcquireOutcome LockClient::acquire_with(Hold& hold, const Request& request, std:
       hold.token = token;
     }
     if (token != 0) {
-      if (ops_.holds(hold.entry, token)) return now_held(hold, token, around.robbed);
+      if (hold.ops.holds(hold.entry, token)) return now_held(hold, token, around.robbed);
       RealPolicy::store(entry.status, 0);  // granted and lost again before we woke: queue anew
       if (end == engine::WaitEnd::granted) continue;
     }
@@ -325,16 +372,16 @@ AcquireOutcome LockClient::acquire_with(Hold& hold, const Request& request, std:
 
 void LockClient::prepare(Hold& hold, const Request& request) {
   auto& mapping = participant_->mapping();
-  if (hold.implicit && hold.entry != engine::nil_entry) return;  // nothing about it ever changes
+  if (hold.implicit && hold.prepared) return;  // nothing about it changes while the record is the same
   if (hold.entry == engine::nil_entry) {
     const engine::EntryIndex taken = hold.detached ? participant_->take_detached_entry() : participant_->take_entry();
     const std::scoped_lock lock(mutex_);
     hold.entry = taken;
   }
-  engine::Entry& e = ops_.view().entry(hold.entry);
+  engine::Entry& e = view().entry(hold.entry);
   static thread_local const auto thread = static_cast<std::uint32_t>(::gettid());
   e.thread = thread;
-  if (!engine::write_texts(ops_.view(), mapping, hold.entry, request.holder, request.reason.value_or(""))) {
+  if (!engine::write_texts(view(), mapping, hold.entry, request.holder, request.reason.value_or(""))) {
     throw Error(Errc::no_space, "no space left in the file system of " + mapping.path() + " for the reason");
   }
   const std::uint32_t flags =
@@ -344,20 +391,21 @@ void LockClient::prepare(Hold& hold, const Request& request) {
   RealPolicy::store(e.weight, 1);
   RealPolicy::store(e.wake, engine::wake_awake);
   RealPolicy::store(e.heartbeat_ns, 0);
-  const std::int64_t ttl = request.no_lease ? 0 : request.ttl ? ns(*request.ttl) : default_ttl_ns_;
+  const std::int64_t ttl = request.no_lease ? 0 : request.ttl ? ns(*request.ttl) : default_ttl_ns();
   RealPolicy::store(e.ttl_ns, static_cast<std::uint64_t>(ttl));
   bind(e, request.bound_pid);
   set_need(hold, ttl);
+  hold.prepared = true;
 }
 
 AcquireOutcome LockClient::now_held(Hold& hold, std::uint64_t token, bool robbed) {
-  AcquireOutcome outcome{AcquireResult::acquired, token, take_previous(token), std::nullopt};
-  RealPolicy::store(ops_.view().entry(hold.entry).token, token);
+  AcquireOutcome outcome{AcquireResult::acquired, token, take_previous(hold.ops, token), std::nullopt};
+  RealPolicy::store(view().entry(hold.entry).token, token);
   if (robbed && outcome.previous) outcome.result = AcquireResult::reclaimed;
   if (hold.detached) {
     // From here on the hold is not ours. Its word is finished first, since nobody will finish it for a session that
     // left.
-    (void)ops_.finish_now();
+    (void)hold.ops.finish_now();
     const engine::EntryIndex entry = std::exchange(hold.entry, engine::nil_entry);
     hold.state = Hold::State::idle;
     if (!participant_->commit_detached(entry)) throw Error(Errc::session_dead, "the session died while it acquired");
@@ -373,18 +421,18 @@ AcquireOutcome LockClient::now_held(Hold& hold, std::uint64_t token, bool robbed
 AcquireOutcome LockClient::not_held(AcquireResult result) { return {result, 0, std::nullopt, holder()}; }
 
 AcquireOutcome LockClient::extend(Hold& hold, const Request& request) {
-  engine::Entry& e = ops_.view().entry(hold.entry);
+  engine::Entry& e = view().entry(hold.entry);
   if (request.ttl) {
     RealPolicy::store(e.ttl_ns, static_cast<std::uint64_t>(ns(*request.ttl)));
     set_need(hold, ns(*request.ttl));
   }
-  const engine::Result r = ops_.heartbeat(hold.entry, hold.token, real_clock().now_ns());
+  const engine::Result r = hold.ops.heartbeat(hold.entry, hold.token, real_clock().now_ns());
   if (r.step != Step::refreshed) {
     settle_loss(hold);
     return {AcquireResult::busy, 0, std::nullopt, std::nullopt};  // lost this very moment; the next call starts anew
   }
   if (request.reason) {
-    (void)engine::write_texts(ops_.view(), participant_->mapping(), hold.entry, request.holder, *request.reason);
+    (void)engine::write_texts(view(), participant_->mapping(), hold.entry, request.holder, *request.reason);
   }
   return {AcquireResult::extended, hold.token, std::nullopt, std::nullopt};
 }
@@ -393,7 +441,7 @@ AcquireOutcome LockClient::extend(Hold& hold, const Request& request) {
 
 Hold& LockClient::new_implicit() {
   const std::scoped_lock lock(mutex_);
-  Hold& hold = *holds_.emplace_back(std::make_unique<Hold>());
+  Hold& hold = *holds_.emplace_back(std::make_unique<Hold>(ops()));
   hold.implicit = true;
   return hold;
 }
@@ -411,8 +459,9 @@ void LockClient::unlock_implicit(Hold& hold) noexcept {
   hold.state = Hold::State::idle;
   // In a forked child, or after leaving, it is not ours to give back: the word may still say that our entry holds.
   if (!participant_->usable()) return;
-  if (ops_.release(hold.entry, hold.token).step == Step::gone) {
-    RealPolicy::store(ops_.view().entry(hold.entry).status, 0);  // lost meanwhile: ours to use again
+  const Step step = hold.ops.release(hold.entry, hold.token).step;
+  if (step == Step::gone || step == Step::closed) {
+    RealPolicy::store(view().entry(hold.entry).status, 0);  // lost meanwhile: ours to use again
   }
 }
 
@@ -449,8 +498,13 @@ int LockClient::queue_async(const Request& request) {
   }
   if (hold.state == Hold::State::held && settle_loss(hold)) hold.lost.reset();
   if (hold.state == Hold::State::idle) {
-    prepare(hold, request);
-    const engine::Result r = ops_.acquire_or_queue(hold.entry, 1, RealPolicy::coarse_now_ns());
+    engine::Result r{Step::closed};
+    for (;;) {
+      prepare(hold, request);
+      r = hold.ops.acquire_or_queue(hold.entry, 1, RealPolicy::coarse_now_ns());
+      if (r.step != Step::closed) break;
+      attach_again(hold);
+    }
     if (r.step != Step::acquired && r.step != Step::queued) fail(r.step);
     hold.state = Hold::State::waiting;  // acquire() takes it over, also when it is granted already
   }
@@ -463,8 +517,8 @@ void LockClient::cancel_wait(std::string_view holder) {
   Hold* const hold = find_hold(holder);
   if (hold == nullptr || hold->fd < 0 || hold->busy) return;
   if (hold->state == Hold::State::waiting) {
-    const engine::Result r = ops_.cancel(hold->entry);
-    if (r.step == Step::granted) (void)ops_.release(hold->entry, r.seq);
+    const engine::Result r = hold->ops.cancel(hold->entry);
+    if (r.step == Step::granted) (void)hold->ops.release(hold->entry, r.seq);
     hold->state = Hold::State::idle;
   }
   finish_hold(*hold);
@@ -497,7 +551,7 @@ Hold& LockClient::hold_of(std::string_view holder, bool detached) {
     }
     return nullptr;
   }();
-  Hold& hold = idle != nullptr ? *idle : *holds_.emplace_back(std::make_unique<Hold>());
+  Hold& hold = idle != nullptr ? *idle : *holds_.emplace_back(std::make_unique<Hold>(ops()));
   hold.holder = holder;
   hold.detached = detached;
   return hold;
@@ -519,7 +573,7 @@ void LockClient::set_need(Hold& hold, std::int64_t ttl_ns) noexcept {
 
 void LockClient::fail(engine::Step step) const {
   switch (step) {
-    case Step::closed: throw Error(Errc::name_removed, "lock '" + name_ + "' was removed; attach to it anew");
+    case Step::closed: throw Error(Errc::name_removed, "lock '" + name_ + "' was removed while it was waited for");
     case Step::exhausted: throw Error(Errc::table_full, "lock '" + name_ + "' has given out all of its tokens");
     default:
       throw Error(Errc::segment_corrupt, "segment " + participant_->mapping().path() + ": the state of lock '" + name_ +

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "engine/control.hpp"
+#include "engine/name_index.hpp"
 #include "engine/wait.hpp"
 #include "process/participant.hpp"
 #include "shmcoord/lock.hpp"
@@ -23,6 +25,11 @@
 // knows of it. Holds are kept when they end, so that acquiring again allocates nothing. The mutex guards the list and
 // the fields, never a wait: a thread that waits owns its Hold by `busy`, and another thread that names the same holder
 // waits for that in turn (it then finds it held, and extends). An implicit Hold belongs to the one thread that uses it.
+//
+// A name that nobody holds or waits for may be recycled (engine/recycling.hpp) or removed, and be made anew at another
+// record. So the record is not part of the client's identity: `ops()` is where the name was last, each Hold keeps the
+// record that it was acquired or queued on, and an acquire that finds it closed attaches again. Only who was waiting
+// when the name was taken out from under it (a forced removal) is told `name_removed`.
 //
 // What if we die here: nothing in this file is shared; the entries speak for themselves (engine/control.hpp).
 
@@ -42,6 +49,9 @@ inline constexpr std::int64_t no_deadline = INT64_MAX;
 inline constexpr std::int64_t try_once = 0;
 
 struct Hold {
+  explicit Hold(const engine::ControlOps<engine::RealPolicy>& on) noexcept : ops(on) {}
+
+  engine::ControlOps<engine::RealPolicy> ops;  // the record that it holds, waits for or was last used on
   std::string holder;
   engine::EntryIndex entry = engine::nil_entry;
   std::uint64_t token = 0;  // of the present hold; valid while `state` is held
@@ -50,6 +60,7 @@ struct Hold {
   bool told_lost = false;  // on_lost was called for this token
   bool implicit = false;
   bool detached = false;
+  bool prepared = false;          // its entry says what the present record's configuration wants
   int fd = -1;                    // eventfd of wait_fd()
   std::int64_t beat_need_ns = 0;  // what the keeper was asked for because of a ttl
   std::optional<Loss> lost;       // news for the holder's next call
@@ -70,7 +81,8 @@ class LockClient {
   LockClient& operator=(const LockClient&) = delete;
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  [[nodiscard]] const engine::ControlOps<engine::RealPolicy>& ops() const noexcept { return ops_; }
+  /// The record that the name was attached to last. Thread-safe.
+  [[nodiscard]] engine::ControlOps<engine::RealPolicy> ops() const noexcept;
   [[nodiscard]] Participant& participant() const noexcept { return *participant_; }
 
   /// deadline_ns on CLOCK_MONOTONIC, or try_once, or no_deadline.
@@ -89,12 +101,12 @@ class LockClient {
   /// The uncontended path of a Hold that was used before. False: take the long way.
   bool try_fast(Hold& hold) noexcept {
     if (hold.entry == engine::nil_entry || !participant_->usable()) return false;
-    const engine::Result r = ops_.try_acquire(hold.entry, 1, engine::RealPolicy::coarse_now_ns());
+    const engine::Result r = hold.ops.try_acquire(hold.entry, 1, engine::RealPolicy::coarse_now_ns());
     if (r.step != engine::Step::acquired) return false;
     hold.token = r.seq;
     hold.state = Hold::State::held;
     if (hold.previous) hold.previous.reset();
-    if (engine::unpack_handoff(engine::RealPolicy::load(ops_.record().previous)).loss != Loss::none) {
+    if (engine::unpack_handoff(engine::RealPolicy::load(hold.ops.record().previous)).loss != Loss::none) {
       take_news(hold);
     }
     return true;
@@ -105,10 +117,9 @@ class LockClient {
 
   /// Does it stand for nothing: no hold, no wait, no news for a holder?
   [[nodiscard]] bool idle();
-  /// Is the name still the one that was attached to?
-  [[nodiscard]] bool attached() const noexcept;
-  /// Throws config_differs where an option is given and the lock has another value (C-26).
-  void require_same(const LockOptions& options) const;
+  /// Attaches (again), creating the lock if there is none; for every handle of the name. Throws config_differs where an
+  /// option is given, now or by an earlier handle, and the lock has another value (C-26).
+  void attach(const LockOptions& options);
 
   /// Queues without waiting; the descriptor becomes readable when the wait is over.
   int wait_fd(const Request& request);
@@ -130,17 +141,25 @@ class LockClient {
  private:
   struct Around;
   struct Busy;
+  using Ops = engine::ControlOps<engine::RealPolicy>;
   struct Current {
+    Ops ops;
     engine::EntryIndex entry;
     std::uint64_t token;
   };
+  struct Seen {
+    bool closed;
+    std::optional<Current> holder;
+  };
 
   int queue_async(const Request& request);
-  void attach(std::string_view name, const LockOptions& options);
+  [[nodiscard]] const engine::View& view() const noexcept;
+  bool make_room() noexcept;
+  void attach_again(Hold& hold);
+  [[nodiscard]] std::int64_t default_ttl_ns() const noexcept;
   AcquireOutcome acquire_with(Hold& hold, const Request& request, std::int64_t deadline_ns,
                               const std::stop_token& stop);
   void prepare(Hold& hold, const Request& request);
-  engine::Result enter(Hold& hold, bool queue, bool& robbed);
   AcquireOutcome now_held(Hold& hold, std::uint64_t token, bool robbed);
   AcquireOutcome not_held(AcquireResult result);
   AcquireOutcome extend(Hold& hold, const Request& request);
@@ -150,7 +169,8 @@ class LockClient {
   bool settle_loss(Hold& hold);
   Lost lost_text(Loss why);
   void take_news(Hold& hold) noexcept;
-  std::optional<Previous> take_previous(std::uint64_t token);
+  std::optional<Previous> take_previous(const Ops& ops, std::uint64_t token);
+  Seen look(const Ops& ops) const;
   std::optional<Current> current();
   std::optional<Current> detached_hold(std::string_view holder);
   HolderInfo describe(engine::EntryIndex entry, std::uint64_t token);
@@ -161,8 +181,10 @@ class LockClient {
 
   std::shared_ptr<Participant> participant_;
   std::string name_;
-  engine::ControlOps<engine::RealPolicy> ops_;
-  std::int64_t default_ttl_ns_ = 0;
+  mutable std::mutex record_mutex_;  // guards the next three; the innermost but for the session's names_mutex()
+  Ops ops_;
+  engine::LockConfigNs config_;  // as it was when attached: what the name is made with when it is gone
+  std::array<std::optional<std::int64_t>, 4> wanted_;  // what handles asked for
   std::mutex mutex_;
   std::condition_variable_any idle_;
   std::vector<std::unique_ptr<Hold>> holds_;

@@ -35,12 +35,12 @@ ReleaseOutcome LockClient::release(std::string_view holder) {
     Hold* const hold = find_hold(holder);
     if (hold != nullptr && (hold->state == Hold::State::held || hold->lost)) {
       if (!hold->lost && !settle_loss(*hold)) {
-        const engine::Result r = ops_.release(hold->entry, hold->token);
+        const engine::Result r = hold->ops.release(hold->entry, hold->token);
         if (r.step == Step::released) {
           finish_hold(*hold);
           return {ReleaseResult::released, std::nullopt};
         }
-        if (r.step != Step::gone) fail(r.step);
+        if (r.step != Step::gone && r.step != Step::closed) fail(r.step);
         settle_loss(*hold);
       }
       const Lost lost = lost_text(hold->lost.value_or(Loss::none));
@@ -50,10 +50,10 @@ ReleaseOutcome LockClient::release(std::string_view holder) {
     }
   }
   if (const auto theirs = detached_hold(holder)) {
-    const engine::Result r = ops_.release(theirs->entry, theirs->token);
-    tidy_detached(ops_.view(), theirs->entry);
+    const engine::Result r = theirs->ops.release(theirs->entry, theirs->token);
+    tidy_detached(view(), theirs->entry);
     if (r.step == Step::released) return {ReleaseResult::released, std::nullopt};
-    if (r.step != Step::gone) fail(r.step);
+    if (r.step != Step::gone && r.step != Step::closed) fail(r.step);
   }
   return {current() ? ReleaseResult::not_owner : ReleaseResult::already_free, std::nullopt};
 }
@@ -62,9 +62,9 @@ HeartbeatOutcome LockClient::heartbeat(std::string_view holder, std::optional<st
   participant_->require_usable();
   require_holder(holder);
   require_duration("ttl", ttl);
-  const auto beat = [&](engine::EntryIndex entry, std::uint64_t token) {
-    if (ttl) RealPolicy::store(ops_.view().entry(entry).ttl_ns, static_cast<std::uint64_t>(ns(*ttl)));
-    return ops_.heartbeat(entry, token, real_clock().now_ns()).step == Step::refreshed;
+  const auto beat = [&](const Ops& ops, engine::EntryIndex entry, std::uint64_t token) {
+    if (ttl) RealPolicy::store(view().entry(entry).ttl_ns, static_cast<std::uint64_t>(ns(*ttl)));
+    return ops.heartbeat(entry, token, real_clock().now_ns()).step == Step::refreshed;
   };
   {
     const std::scoped_lock lock(mutex_);
@@ -72,14 +72,14 @@ HeartbeatOutcome LockClient::heartbeat(std::string_view holder, std::optional<st
     if (hold != nullptr && (hold->state == Hold::State::held || hold->lost)) {
       if (!hold->lost && !settle_loss(*hold)) {
         if (ttl) set_need(*hold, ns(*ttl));
-        if (beat(hold->entry, hold->token)) return {HeartbeatResult::refreshed, std::nullopt};
+        if (beat(hold->ops, hold->entry, hold->token)) return {HeartbeatResult::refreshed, std::nullopt};
         settle_loss(*hold);
       }
       const Lost lost = lost_text(hold->lost.value_or(Loss::none));
       return {HeartbeatResult::not_owner, lost};
     }
   }
-  if (const auto theirs = detached_hold(holder); theirs && beat(theirs->entry, theirs->token)) {
+  if (const auto theirs = detached_hold(holder); theirs && beat(theirs->ops, theirs->entry, theirs->token)) {
     return {HeartbeatResult::refreshed, std::nullopt};
   }
   return {HeartbeatResult::not_owner, std::nullopt};
@@ -89,10 +89,10 @@ HeartbeatOutcome LockClient::heartbeat(std::string_view holder, std::optional<st
 
 // True: the hold is gone; `lost` says why, and its entry is ours to use again.
 bool LockClient::settle_loss(Hold& hold) {
-  if (hold.state != Hold::State::held || ops_.holds(hold.entry, hold.token)) return false;
-  engine::Entry& e = ops_.view().entry(hold.entry);
-  (void)ops_.finish_now();
-  const engine::Status status = ops_.status(hold.entry);
+  if (hold.state != Hold::State::held || hold.ops.holds(hold.entry, hold.token)) return false;
+  engine::Entry& e = view().entry(hold.entry);
+  (void)hold.ops.finish_now();
+  const engine::Status status = hold.ops.status(hold.entry);
   const engine::Handoff how = engine::unpack_handoff(RealPolicy::load(e.handoff));
   hold.lost = status.phase == engine::Phase::lost ? how.loss : Loss::none;
   RealPolicy::store(e.status, 0);
@@ -126,17 +126,17 @@ void LockClient::tick() {
     for (const auto& hold : holds_) {
       if (hold->implicit || hold->busy) continue;
       if (hold->fd >= 0 && hold->state == Hold::State::waiting) {
-        (void)ops_.finish_now();
-        if (ops_.status(hold->entry).phase != engine::Phase::waiting) {
+        (void)hold->ops.finish_now();
+        if (hold->ops.status(hold->entry).phase != engine::Phase::waiting) {
           const std::uint64_t one = 1;
           (void)!::write(hold->fd, &one, sizeof one);
         }
       }
       if (hold->state != Hold::State::held || hold->told_lost) continue;
-      const bool stands = ops_.holds(hold->entry, hold->token);
+      const bool stands = hold->ops.holds(hold->entry, hold->token);
       if (stands && participant_->usable()) continue;
       hold->told_lost = true;
-      const engine::Handoff how = engine::unpack_handoff(RealPolicy::load(ops_.view().entry(hold->entry).handoff));
+      const engine::Handoff how = engine::unpack_handoff(RealPolicy::load(view().entry(hold->entry).handoff));
       news.emplace_back(hold->holder, Lost{stands ? Loss::none : how.loss, {}});
     }
   }
@@ -155,11 +155,11 @@ void LockClient::tick() {
 bool LockClient::force_release(std::string_view holder) {
   participant_->require_usable();
   const auto now = current();
-  if (!now || (!holder.empty() && !engine::holder_equals(ops_.view(), now->entry, holder))) return false;
+  if (!now || (!holder.empty() && !engine::holder_equals(view(), now->entry, holder))) return false;
   auto& mapping = participant_->mapping();
-  mapping.prepare_notice(ops_.index());
-  const Participant::Helping helping(*participant_, ops_.index());
-  const engine::Result r = ops_.reclaim(now->entry, [](const engine::Entry&) { return Loss::forced; });
+  mapping.prepare_notice(now->ops.index());
+  const Participant::Helping helping(*participant_, now->ops.index());
+  const engine::Result r = now->ops.reclaim(now->entry, [](const engine::Entry&) { return Loss::forced; });
   tidy_detached(mapping.view(), now->entry);
   return r.step == Step::reclaimed;
 }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/entry_text.hpp"
+#include "engine/name_index.hpp"
 #include "engine/segment_file.hpp"
 #include "process/clock.hpp"
 #include "process/lock_client.hpp"
@@ -19,30 +20,42 @@ using engine::Step;
 
 // --- looking ---------------------------------------------------------------------------------------------------------
 
-std::optional<LockClient::Current> LockClient::current() {
-  const engine::View& view = ops_.view();
+auto LockClient::look(const Ops& ops) const -> Seen {
   for (;;) {
-    const core::Control c = ops_.load();
-    if (RealPolicy::load(ops_.record().generation) != ops_.generation() || c.op == core::Op::close) fail(Step::closed);
-    if (!ops_.finish(c)) fail(Step::corrupt);
-    if (c.used == 0) return std::nullopt;
-    const engine::EntryIndex entry =
-        c.op == core::Op::acquire ? c.last : engine::unpack_link(RealPolicy::load(ops_.record().holder)).entry;
-    if (!view.entry_exists(entry)) {
-      if (RealPolicy::load_seq(ops_.record().control) != c.seq) continue;
-      return std::nullopt;
+    const core::Control c = ops.load();
+    if (RealPolicy::load(ops.record().generation) != ops.generation() || c.op == core::Op::close) {
+      return {true, std::nullopt};
     }
-    const engine::Status status = ops_.status(entry);
-    if (RealPolicy::load_seq(ops_.record().control) != c.seq) continue;
-    if (status.record != ops_.index()) return std::nullopt;
-    return Current{entry, engine::seq_of_stamp(status.stamp, c.seq)};
+    if (!ops.finish(c)) fail(Step::corrupt);
+    if (c.used == 0) return {false, std::nullopt};
+    const engine::EntryIndex entry =
+        c.op == core::Op::acquire ? c.last : engine::unpack_link(RealPolicy::load(ops.record().holder)).entry;
+    if (!view().entry_exists(entry)) {
+      if (RealPolicy::load_seq(ops.record().control) != c.seq) continue;
+      return {false, std::nullopt};
+    }
+    const engine::Status status = ops.status(entry);
+    if (RealPolicy::load_seq(ops.record().control) != c.seq) continue;
+    if (status.record != ops.index()) return {false, std::nullopt};
+    return {false, Current{ops, entry, engine::seq_of_stamp(status.stamp, c.seq)}};
+  }
+}
+
+// Nobody holds a name that is gone. It is not made anew for a look.
+std::optional<LockClient::Current> LockClient::current() {
+  for (Ops ops = this->ops();;) {
+    Seen seen = look(ops);
+    if (!seen.closed) return seen.holder;
+    const auto found = engine::NameIndex<RealPolicy>(view()).find(name_);
+    if (!found) return std::nullopt;
+    ops = Ops(view(), found->record, found->generation);
   }
 }
 
 std::optional<LockClient::Current> LockClient::detached_hold(std::string_view holder) {
   const auto now = current();
   if (!now) return std::nullopt;
-  const engine::View& view = ops_.view();
+  const engine::View& view = this->view();
   const std::uint64_t owner = RealPolicy::load(view.owner_of(now->entry));
   if (owner == 0 || engine::unpack_owner(owner).slot != engine::detached_slot) return std::nullopt;
   if (!engine::holder_equals(view, now->entry, holder)) return std::nullopt;
@@ -59,7 +72,8 @@ bool LockClient::stands(std::string_view holder, std::uint64_t token) {
   if (!participant_->usable()) return false;
   const std::scoped_lock lock(mutex_);
   const Hold* const hold = find_hold(holder);
-  return hold != nullptr && hold->state == Hold::State::held && hold->token == token && ops_.holds(hold->entry, token);
+  return hold != nullptr && hold->state == Hold::State::held && hold->token == token &&
+         hold->ops.holds(hold->entry, token);
 }
 
 std::optional<HolderInfo> LockClient::holder() {
@@ -69,7 +83,7 @@ std::optional<HolderInfo> LockClient::holder() {
 }
 
 HolderInfo LockClient::describe(engine::EntryIndex entry, std::uint64_t token) {
-  const engine::View& view = ops_.view();
+  const engine::View& view = this->view();
   const engine::Entry& e = view.entry(entry);
   HolderInfo info;
   engine::EntryTexts texts = engine::read_texts(view, entry);
@@ -94,18 +108,20 @@ HolderInfo LockClient::describe(engine::EntryIndex entry, std::uint64_t token) {
 
 std::uint32_t LockClient::place_in_queue(std::string_view holder) {
   engine::EntryIndex mine = engine::nil_entry;
+  Ops ops = this->ops();
   {
     const std::scoped_lock lock(mutex_);
     const Hold* const hold = find_hold(holder);
     if (hold == nullptr || hold->state != Hold::State::waiting) return 0;
     mine = hold->entry;
+    ops = hold->ops;
   }
-  const engine::View& view = ops_.view();
+  const engine::View& view = this->view();
   for (;;) {
-    const core::Control c = ops_.load();
-    if (!ops_.finish(c)) fail(Step::corrupt);
+    const core::Control c = ops.load();
+    if (!ops.finish(c)) fail(Step::corrupt);
     std::uint32_t place = 0;
-    engine::EntryIndex at = ops_.head_of(c).entry;
+    engine::EntryIndex at = ops.head_of(c).entry;
     for (std::uint32_t n = 1; at != engine::nil_entry && n <= view.geo.sizes.entries; ++n) {
       if (at == mine) {
         place = n;
@@ -114,25 +130,25 @@ std::uint32_t LockClient::place_in_queue(std::string_view holder) {
       if (at == c.tail || !view.entry_exists(at)) break;
       at = engine::unpack_link(RealPolicy::load(view.entry(at).next)).entry;
     }
-    if (RealPolicy::load_seq(ops_.record().control) == c.seq) return place;
+    if (RealPolicy::load_seq(ops.record().control) == c.seq) return place;
   }
 }
 
 void LockClient::take_news(Hold& hold) noexcept {
   try {
-    hold.previous = take_previous(hold.token);
+    hold.previous = take_previous(hold.ops, hold.token);
   } catch (...) {
     hold.previous.reset();  // no memory for the news: the lock is held all the same
   }
 }
 
-std::optional<Previous> LockClient::take_previous(std::uint64_t token) {
-  engine::Word64& word = ops_.record().previous;
+std::optional<Previous> LockClient::take_previous(const Ops& ops, std::uint64_t token) {
+  engine::Word64& word = ops.record().previous;
   const std::uint64_t raw = RealPolicy::load(word);
   const engine::Handoff previous = engine::unpack_handoff(raw);
   if (previous.loss == Loss::none) return std::nullopt;
-  const engine::NoticeText text = engine::read_notice<RealPolicy>(ops_.view(), ops_.index(), previous.stamp);
-  const engine::Handoff taken{engine::nil_entry, Loss::none, engine::handoff_stamp(ops_.index(), token)};
+  const engine::NoticeText text = engine::read_notice<RealPolicy>(view(), ops.index(), previous.stamp);
+  const engine::Handoff taken{engine::nil_entry, Loss::none, engine::handoff_stamp(ops.index(), token)};
   if (!RealPolicy::cas(word, raw, pack(taken))) return std::nullopt;
   return Previous{text.holder, text.pid, previous.loss};
 }

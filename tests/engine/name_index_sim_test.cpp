@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/control_machine.hpp"
-#include "engine/name_index.hpp"
+#include "engine/recycling.hpp"
 #include "support/sim_policy.hpp"
 
 // The index under the deterministic scheduler: every interleaving of two or three operations within the bounds, with a
@@ -36,6 +36,7 @@ class Memory {
     std::memset(view_.base + view_.geo.directory, 0, view_.geo.sizes.names * sizeof(Word64));
     std::memset(view_.base + view_.geo.slots, 0, 4 * sizeof(SessionSlot));
     std::memset(view_.base + view_.geo.records, 0, view_.geo.sizes.names * sizeof(Record));
+    std::memset(view_.base + view_.geo.entries, 0, 8 * sizeof(Entry));
     view_.header().segment_id = 1;
     for (SlotIndex s = 1; s < 4; ++s) view_.slot(s).id.raw = pack(SlotId{SlotState::alive, 1});
   }
@@ -354,6 +355,57 @@ TEST_F(NameIndexSim, OneWhoLooksTheNameUpFinishesForAStoppedRemover) {
     memory_.require_whole();
   });
   run("a stopped remover", scenario, 1);
+}
+
+// One record, two names: who acquires on a handle to the first, while somebody needs the record for the second.
+TEST_F(NameIndexSim, ANameIsRecycledOrAcquiredAndNeverBoth) {
+  Memory memory(1);
+  sim::Scenario scenario;
+  memory.name_words(scenario);
+  Found old;
+  sim::Plain<int> first;
+  sim::Plain<int> second;
+  sim::Plain<std::uint64_t> token;
+  const auto take = [&](Found found, EntryIndex entry) {
+    return ControlOps<SimPolicy>(memory.view(), found.record, found.generation).try_acquire(entry, 1, 0);
+  };
+  scenario.on_start([&] {
+    memory.reset();
+    old = memory.insert("a", 3).found;
+    first = 0;
+    second = 0;
+    token = 0;
+  });
+  const sim::TaskIndex holder = scenario.mortal("acquire", [&] {
+    const Result r = take(old, 0);
+    sim::require(r.step == Step::acquired || r.step == Step::closed, "an idle lock is neither free nor gone");
+    if (r.step == Step::acquired) first = 1;
+    if (r.step == Step::acquired) token = r.seq;
+  });
+  const sim::TaskIndex newcomer = scenario.mortal("recycle", [&] {
+    if (!recycle_names<SimPolicy>(memory.view(), 2)) return;
+    const Result r = take(memory.insert("b", 2).found, 1);
+    sim::require(r.step == Step::acquired, "nobody else can have the new lock");
+    sim::require(r.seq > token, "a token of the record's next name is not above the last one's");
+    second = 1;
+  });
+  scenario.at_end([&] {
+    for (const auto& [task, slot] : {std::pair{holder, SlotIndex{1}}, std::pair{newcomer, SlotIndex{2}}}) {
+      if (!sim::is_dead(task)) continue;
+      memory.mark_dead(slot);
+      memory.index().recover_claim(slot);
+    }
+    const auto names = memory.require_whole();
+    sim::require(first + second <= 1, "both acquired on one record");
+    const bool current = memory.index().is_current(old);
+    sim::require(first == 0 || current, "a held lock was recycled");
+    if (sim::is_finished(holder) && first == 0) sim::require(!current, "told that it is closed, and it is not");
+    if (sim::is_finished(newcomer) && sim::is_finished(holder)) {
+      sim::require(first + second == 1 && names.size() == 1, "nobody got it");
+    }
+  });
+  run("recycled under a handle", scenario, 0, 3);
+  run("recycled under a handle, one death", scenario, 1);
 }
 
 }  // namespace

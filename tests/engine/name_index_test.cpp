@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/control.hpp"
+#include "engine/recycling.hpp"
 #include "engine/segment_file.hpp"
 
 // The index on real atomics: many names, races of threads and of processes, kills, garbage. Every interleaving of a few
@@ -34,6 +35,9 @@ class NameIndexTest : public testing::Test {
     path_ = "/dev/shm/shmcoord-test-names-" + std::to_string(::getpid());
     mapping_ = Mapping::open_or_create(path_, {.sizes = sizes, .mode = 0600, .group = std::nullopt});
     for (SlotIndex s = 0; s < 16; ++s) mapping_->ensure_slot(s);
+    mapping_->ensure(view().geo.entries, entries_per_chunk * sizeof(Entry));
+    mapping_->ensure(view().geo.chunks, sizeof(Word64));
+    for (EntryIndex i = 0; i < entries_per_chunk; ++i) RealPolicy::store(view().entry(i).weight, 1);
   }
   void remake(const Sizes& sizes) {
     Mapping::remove(path_);
@@ -44,6 +48,11 @@ class NameIndexTest : public testing::Test {
   Index index() { return Index(view(), mapping_.get()); }
   Found insert(const std::string& name, SlotIndex slot = 1) {
     return index().find_or_insert(name, Kind::lock, 1, config, slot).found;
+  }
+  Found insert_recycling(const std::string& name, SlotIndex slot = 1) {
+    return index()
+        .find_or_insert(name, Kind::lock, 1, config, slot, [&] { return recycle_names<RealPolicy>(view(), slot); })
+        .found;
   }
   Removal remove(Found found, SlotIndex slot = 1) {
     const ControlOps<RealPolicy> ops(view(), found.record, found.generation);
@@ -301,6 +310,122 @@ TEST_F(NameIndexTest, GarbageEndsInAnErrorAndNeverInAWildAccess) {
     view().bucket(static_cast<std::uint32_t>(round) % 256).raw = bucket;
   }
   EXPECT_GT(damaged, 0);
+}
+
+// --- recycling -------------------------------------------------------------------------------------------------------
+
+TEST_F(NameIndexTest, MillionsOfNamesGoThroughATableOfAFew) {
+  remake({100, 64, 16});
+  const int names = std::getenv("SHMCOORD_LONG") != nullptr ? 10'000'000 : 200'000;
+  std::uint64_t last = 0;
+  for (int i = 0; i < names; ++i) {
+    const Found found = insert_recycling("job-" + std::to_string(i));
+    const ControlOps<RealPolicy> ops(view(), found.record, found.generation);
+    const Result got = ops.try_acquire(0, 1, 0);
+    ASSERT_EQ(got.step, Step::acquired);
+    // Of one record, so of whatever name it had before.
+    ASSERT_GT(got.seq, view().header().token_floor.raw);
+    ASSERT_EQ(ops.release(0, got.seq).step, Step::released);
+    ops.finish_now();
+    last = std::max(last, got.seq);
+  }
+  EXPECT_GT(view().header().token_floor.raw, 1U);
+  EXPECT_EQ(view().header().record_high.raw, 100U);
+  check_invariants();
+}
+
+TEST_F(NameIndexTest, AHeldOrAwaitedNameIsNeverRecycled) {
+  remake({8, 64, 16});
+  const Found held = insert("held");
+  const ControlOps<RealPolicy> ops(view(), held.record, held.generation);
+  const Result got = ops.try_acquire(0, 1, 0);
+  ASSERT_EQ(got.step, Step::acquired);
+  const Found awaited = insert("awaited");
+  const ControlOps<RealPolicy> other(view(), awaited.record, awaited.generation);
+  ASSERT_EQ(other.try_acquire(1, 1, 0).step, Step::acquired);
+  ASSERT_EQ(other.acquire_or_queue(2, 1, 0).step, Step::queued);
+  for (int i = 0; i < 1000; ++i) insert_recycling("n" + std::to_string(i));
+  EXPECT_EQ(index().find("held"), held);
+  EXPECT_EQ(index().find("awaited"), awaited);
+  EXPECT_TRUE(ops.holds(0, got.seq));
+  check_invariants();
+}
+
+TEST_F(NameIndexTest, WithEveryNameHeldTheTableIsFull) {
+  remake({4, 64, 16});
+  for (EntryIndex i = 0; i < 4; ++i) {
+    const Found found = insert("held-" + std::to_string(i));
+    ASSERT_EQ(ControlOps<RealPolicy>(view(), found.record, found.generation).try_acquire(i, 1, 0).step, Step::acquired);
+  }
+  try {
+    insert_recycling("one too many");
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.errc(), Errc::table_full);
+  }
+  check_invariants();
+}
+
+TEST_F(NameIndexTest, WhatLosesNothingIsRecycledFirstAndNewsLast) {
+  remake({3, 64, 16});
+  const Found news = insert("news");
+  const ControlOps<RealPolicy> ops(view(), news.record, news.generation);
+  ASSERT_EQ(ops.try_acquire(0, 1, 0).step, Step::acquired);
+  ASSERT_EQ(ops.reclaim(0, [](const Entry&) { return Loss::died; }).step, Step::reclaimed);
+  const Found configured = index().find_or_insert("configured", Kind::lock, 1, {.ttl_ns = 5}, 1).found;
+  const Found semaphore = index().find_or_insert("semaphore", Kind::semaphore, 8, config, 1).found;
+  insert_recycling("a");
+  EXPECT_FALSE(index().find("configured")) << "there was nothing else";
+  EXPECT_EQ(index().find("news"), news);
+  EXPECT_TRUE(recycle_names<RealPolicy>(view(), 1));
+  EXPECT_FALSE(index().find("a"));
+  EXPECT_EQ(index().find("news"), news) << "kept while there is a name that loses nothing";
+  EXPECT_NE(insert_recycling("b"), configured);
+  insert_recycling("c");
+  EXPECT_FALSE(index().find("b"));
+  const Found held = *index().find("c");
+  ASSERT_EQ(ControlOps<RealPolicy>(view(), held.record, held.generation).try_acquire(1, 1, 0).step, Step::acquired);
+  insert_recycling("d");
+  EXPECT_FALSE(index().find("news")) << "in the end they go, too";
+  EXPECT_EQ(index().find("semaphore"), semaphore) << "a semaphore is its capacity";
+  check_invariants();
+}
+
+TEST_F(NameIndexTest, RecyclersKilledAnywhereLeaveAWholeIndex) {
+  remake({16, 64, 16});
+  const Found held = insert("held");
+  ASSERT_EQ(ControlOps<RealPolicy>(view(), held.record, held.generation).try_acquire(0, 1, 0).step, Step::acquired);
+  std::minstd_rand random(43);
+  constexpr SlotIndex processes = 3;
+  const int rounds = std::getenv("SHMCOORD_LONG") != nullptr ? 2000 : 100;
+  for (int round = 0; round < rounds; ++round) {
+    pid_t children[processes + 1];
+    for (SlotIndex slot = 1; slot <= processes; ++slot) {
+      RealPolicy::store(view().slot(slot).id, pack(SlotId{SlotState::alive, 1}));
+      children[slot] = ::fork();
+      if (children[slot] == 0) {
+        std::minstd_rand mine(static_cast<unsigned>(round) * 16 + slot);
+        try {
+          for (;;) insert_recycling("n" + std::to_string(mine() % 50), slot);
+        } catch (...) {
+          ::_exit(1);
+        }
+      }
+    }
+    const auto pause = std::chrono::microseconds(random() % 3000);
+    for (const auto end = std::chrono::steady_clock::now() + pause; std::chrono::steady_clock::now() < end;)
+      ::sched_yield();
+    for (SlotIndex slot = 1; slot <= processes; ++slot) ::kill(children[slot], SIGKILL);
+    for (SlotIndex slot = 1; slot <= processes; ++slot) {
+      int status = 0;
+      ::waitpid(children[slot], &status, 0);
+      EXPECT_TRUE(WIFSIGNALED(status)) << "for one there is always room";
+      bury(slot);
+    }
+    check_invariants();
+    ASSERT_EQ(index().find("held"), held);
+    if (HasFailure()) FAIL() << "in round " << round;
+  }
 }
 
 }  // namespace

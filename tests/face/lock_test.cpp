@@ -483,13 +483,16 @@ TEST_F(LockFace, Removal) {
   EXPECT_THROW(Lock::remove(session, "absent"), Error);
   ASSERT_EQ(lock->release(a).result, ReleaseResult::released);
   Lock::remove(session, "deploy");
-  std::error_code ec;
-  (void)lock->try_acquire(a, {}, ec);
-  EXPECT_EQ(ec, Errc::name_removed);
-  Lock anew{session, "deploy"};
-  const AcquireOutcome later = anew.try_acquire(a);
+  EXPECT_FALSE(lock->holder());
+  EXPECT_FALSE(lock->is_current(got.token));
+  EXPECT_EQ(lock->release(a).result, ReleaseResult::already_free);
+  EXPECT_EQ(lock->heartbeat(a).result, HeartbeatResult::not_owner);
+  EXPECT_THROW(Lock::remove(session, "deploy"), Error) << "none of these made it anew";
+  const AcquireOutcome later = lock->try_acquire(a);
   ASSERT_TRUE(later);
   EXPECT_GT(later.token, got.token);
+  Lock other{session, "deploy"};
+  EXPECT_EQ(other.try_acquire(a).result, AcquireResult::extended) << "handles of one name stay handles of one lock";
 }
 
 TEST_F(LockFace, ForcedRemovalFailsWaiters) {

@@ -75,6 +75,24 @@ TEST_F(LockScript, TakenAndGivenBackForEverNeedsNoMoreRoom) {
   }
 }
 
+TEST_F(LockScript, MoreNamesThanTheTableHolds) {
+  ASSERT_EQ(run({"segment", "create", "--names", "8"}).code(), 0);
+  ASSERT_EQ(acquire("keeper").code(), 0);
+  for (int job = 0; job < 30; ++job) {
+    const std::string name = "job-" + std::to_string(job);
+    ASSERT_EQ(run({"lock", "acquire", name, "--holder", "x", "-n"}).code(), 0) << job;
+    ASSERT_EQ(run({"lock", "release", name, "--holder", "x"}).code(), 0) << job;
+  }
+  EXPECT_EQ(run({"segment", "check"}).out, "8 names, 0 sessions, 1 entries: sound\n");
+  EXPECT_FALSE(is_free("x"));
+  for (int held = 0; held < 7; ++held) {
+    ASSERT_EQ(run({"lock", "acquire", "held-" + std::to_string(held), "--holder", "x", "-n"}).code(), 0) << held;
+  }
+  const Finished got = run({"lock", "acquire", "one-too-many", "--holder", "x", "-n"});
+  EXPECT_EQ(got.code(), 69);
+  EXPECT_NE(got.err.find("all 8 names"), std::string::npos) << got.err;
+}
+
 TEST_F(LockScript, AStrangerDoesNotRelease) {
   ASSERT_EQ(acquire("a", {"--reason", "mine"}).code(), 0);
   const Finished got = release("b");
