@@ -347,21 +347,26 @@ auto NameIndex<P>::find_or_insert(std::string_view name, Kind kind, std::uint32_
 }
 
 /// From the hint upwards, then new ones, then from the start: a name that is made and removed again and again reuses
-/// one record, and a table that only grows is never searched.
+/// one record, and a table that only grows is never searched. A full one is searched once for each batch of names that
+/// make room (recycling.hpp).
 template <class P>
 std::optional<Found> NameIndex<P>::claim(std::string_view name, SlotIndex slot) {
-  Header& header = view_.header();
   const RecordIndex names = view_.geo.sizes.names;
   const bool long_name = name.size() > inline_name_bytes;
-  const std::uint64_t hint = P::load(header.record_hint);
+  const std::uint64_t hint = P::load(view_.header().record_hint);
   const RecordIndex start = hint < names ? static_cast<RecordIndex>(hint) : 0;
+  constexpr RecordIndex words_per_page = page_size / sizeof(Word64);
   Found claimed;
-  for (RecordIndex r = start; r < names; ++r) {
-    if (try_claim(r, long_name, slot, &claimed)) return claimed;
-  }
-  for (RecordIndex r = 0; r < start; ++r) {
-    if (try_claim(r, long_name, slot, &claimed)) return claimed;
-  }
+  const auto search = [&](RecordIndex from, RecordIndex to) {
+    bool exists = false;
+    for (RecordIndex r = from; r < to; ++r) {
+      if (r == from || r % words_per_page == 0) exists = row_exists(view_.geo.directory, r, sizeof(Word64));
+      if (exists && unpack_record(P::load(view_.directory(r))).state != RecordState::free) continue;
+      if (try_claim(r, long_name, slot, &claimed)) return true;
+    }
+    return false;
+  };
+  if (search(start, names) || search(0, start)) return claimed;
   return std::nullopt;
 }
 

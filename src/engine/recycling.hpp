@@ -48,7 +48,7 @@ template <class P>
 bool recycle_names(const View& view, SlotIndex slot) {
   NameIndex<P> names(view);
   const RecordIndex count = view.geo.sizes.names;
-  const std::uint32_t batch = std::max<std::uint32_t>(64, count / 256);
+  const std::uint32_t batch = std::clamp<std::uint32_t>(count / 256, 64, 1024);
   Word64& hint = view.header().record_hint;
   for (const Forfeit most : {Forfeit::nothing, Forfeit::configuration, Forfeit::news}) {
     const auto start = static_cast<RecordIndex>(P::load(hint) % count);
