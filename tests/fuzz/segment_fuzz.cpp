@@ -13,19 +13,23 @@
 #include <string>
 #include <vector>
 
+#include <boost/json.hpp>
+
 #include "engine/segment_file.hpp"
+#include "process/keeping_alive.hpp"
 #include "process/lock_client.hpp"
 #include "process/participant.hpp"
 #include "process/recovery.hpp"
 #include "process/segment_check.hpp"
 #include "process/snapshot.hpp"
 #include "shmcoord/error.hpp"
+#include "shmcoord/render.hpp"
 
 // Any bytes in a segment: opening, inspecting, checking, reaping and locking end, with an answer or an Error.
 //
 // The input is a list of changes to a segment that holds one of everything: {table:1, row:2, offset:2, bytes:1, value}.
 // It starts from a good segment, because random bytes as a whole never get past the header. What only looks must not
-// allocate a page, unless the change is to the bitmap that says which pages there are.
+// allocate a page, unless the change is to the bitmap that says which pages there are. What is printed is valid JSON.
 
 namespace shmcoord {
 namespace {
@@ -179,6 +183,17 @@ void answer_or_error(Body&& body) {
   }
 }
 
+[[noreturn]] void give_up(const char* what) {
+  std::fprintf(stderr, "%s\n", what);
+  ::abort();
+}
+
+bool is_json(const std::string& text) {
+  boost::system::error_code error;
+  (void)boost::json::parse(text, error);
+  return !error;
+}
+
 void look(const Template& from, bool bitmap_changed) {
   const long before = blocks_of(from.path);
   answer_or_error([&] {
@@ -186,14 +201,16 @@ void look(const Template& from, bool bitmap_changed) {
     const std::int64_t now = RealPolicy::now_ns();
     answer_or_error([&] {
       const process::Picture picture = process::take_picture(*mapping, now);
+      const tool::Scene scene{*mapping, picture, 0, false, true, process::keeping_alive(*mapping, picture)};
+      if (!is_json(tool::inspect_json(scene))) give_up("what is printed is no JSON");
+      if (tool::inspect_text(scene, true, 80).empty()) give_up("nothing is printed");
       (void)process::plan(picture.snapshot, {});
       (void)process::take_picture(*mapping, now, {"deploy", std::string(200, 'n'), "absent"});
     });
     (void)process::check_segment(*mapping, now, 1);
   });
   if (!bitmap_changed && blocks_of(from.path) != before) {
-    std::fputs("looking allocated pages\n", stderr);
-    ::abort();
+    give_up("looking allocated pages");
   }
 }
 
@@ -210,6 +227,10 @@ void use(const Template& from) {
           lock.force_release({});
         });
         answer_or_error([&] { LockClient::remove(*me, name, true); });
+      }
+      // More names than there are records for.
+      for (std::uint32_t n = 0; n < sizes.names + 4; ++n) {
+        answer_or_error([&] { LockClient(me, "recycled-" + std::to_string(n), {}); });
       }
     });
   });
