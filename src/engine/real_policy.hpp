@@ -115,6 +115,8 @@ struct RealPolicy {
   static std::int64_t coarse_now_ns() noexcept { return read_clock(CLOCK_MONOTONIC_COARSE); }
   /// CLOCK_MONOTONIC, exact.
   static std::int64_t now_ns() noexcept { return read_clock(CLOCK_MONOTONIC); }
+  /// Since 1970. It steps: nothing that lives in a segment is ever judged by it.
+  static std::int64_t wall_ns() noexcept { return read_clock(CLOCK_REALTIME); }
 
   static void wake(Word32& w, int count = INT_MAX) noexcept {
     ::syscall(SYS_futex, &w.raw, FUTEX_WAKE, count, nullptr, nullptr, 0);

@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+
+#include "engine/real_policy.hpp"
 #include "shmcoord/error.hpp"
 
 namespace shmcoord::engine {
@@ -77,6 +79,12 @@ std::string check_sizes(const Sizes& sizes) {
   return outside("sessions", sizes.sessions, 2, 0xfffe);
 }
 
+std::uint64_t first_token_floor(std::int64_t created_wall_ns) noexcept {
+  constexpr std::int64_t since_ns = 1'577'836'800'000'000'000;  // 2020-01-01
+  if (created_wall_ns <= since_ns) return 0;
+  return std::min(static_cast<std::uint64_t>(created_wall_ns - since_ns) / 1'000, core::seq_limit / 2);
+}
+
 Header make_header(const Sizes& sizes, const HostFacts& facts, std::uint64_t segment_id) {
   Header h{};
   h.magic = segment_magic;
@@ -89,7 +97,9 @@ Header make_header(const Sizes& sizes, const HostFacts& facts, std::uint64_t seg
   h.sizes = sizes;
   h.boot_id = facts.boot_id;
   h.time_namespace = facts.time_namespace;
-  h.created_wall_s = ::time(nullptr);
+  const std::int64_t now_ns = RealPolicy::wall_ns();
+  h.created_wall_s = now_ns / 1'000'000'000;
+  h.token_floor.raw = first_token_floor(now_ns);
   h.slot_high.raw = detached_slot + 1;
   return h;
 }

@@ -114,6 +114,25 @@ TEST_F(SegmentFile, IsCompleteFromTheStart) {
   for (std::uint32_t b = 0; b < v.geo.bucket_count; ++b) EXPECT_EQ(v.bucket(b).raw, 0U);
 }
 
+TEST_F(SegmentFile, TokensOfANewSegmentStartFromTheTime) {
+  constexpr std::int64_t second = 1'000'000'000;
+  constexpr std::int64_t year_2020 = 1'577'836'800 * second;
+  EXPECT_EQ(first_token_floor(0), 0U) << "a clock that was never set";
+  EXPECT_EQ(first_token_floor(INT64_MIN), 0U);
+  EXPECT_EQ(first_token_floor(year_2020), 0U);
+  EXPECT_EQ(first_token_floor(year_2020 + second), 1'000'000U);
+  EXPECT_EQ(first_token_floor(INT64_MAX), core::seq_limit / 2) << "most are left";
+  std::uint64_t last = 0;
+  for (int n = 0; n < 3; ++n) {
+    const auto mapping = Mapping::create(path_, {.sizes = {16, 16, 4}, .mode = 0600, .group = {}});
+    const std::uint64_t floor = mapping->view().header().token_floor.raw;
+    EXPECT_GT(floor, last);
+    EXPECT_LE(floor, core::seq_limit / 2);
+    last = floor;
+    Mapping::remove(path_);
+  }
+}
+
 TEST_F(SegmentFile, DefaultSizesAreSparse) {
   const auto m = Mapping::create(path_);
   struct stat st {};

@@ -3,6 +3,7 @@
 
 #include <boost/json.hpp>
 
+#include "core/lease.hpp"
 #include "process/clock.hpp"
 #include "process/identity.hpp"
 #include "process/keeping_alive.hpp"
@@ -197,7 +198,7 @@ int lock_status(const Arguments& arguments) {
   } else {
     for (const process::GrantView& g : lock.holders) {
       HolderInfo info{g.holder, g.label, g.command, g.reason, g.pid, {}, g.token};
-      info.held_for = std::chrono::nanoseconds(picture.now_ns - g.since_ns);
+      info.held_for = std::chrono::nanoseconds(core::age_ns(g.since_ns, picture.now_ns));
       std::string text = printable(lock.name) + ": held by " + describe(info) + ", token " + std::to_string(g.token);
       if (g.life.life == process::Life::dead) {
         text += "; it is dead, the next one takes over";

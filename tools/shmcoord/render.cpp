@@ -4,11 +4,19 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 
 #include "core/names.hpp"
+#include "engine/segment_file.hpp"
 
 namespace shmcoord::tool {
+
+std::int64_t created_wall_ns(const process::Mapping& mapping) {
+  constexpr std::int64_t second = 1'000'000'000;
+  const std::int64_t seconds = mapping.view().header().created_wall_s;
+  return seconds < 0 || seconds > INT64_MAX / second ? 0 : seconds * second;
+}
 
 std::string rfc3339(std::int64_t wall_ns) {
   if (wall_ns <= 0) return {};

@@ -41,6 +41,8 @@ struct ReapEvent {
 };
 [[nodiscard]] std::string reap_json(const ReapEvent& event, std::int64_t wall_ns);
 
+/// When the segment was made, nanoseconds since 1970; 0: its header says nothing sensible.
+[[nodiscard]] std::int64_t created_wall_ns(const process::Mapping& mapping);
 /// "2026-11-27T23:12:50.123Z"; empty when the time is not known.
 [[nodiscard]] std::string rfc3339(std::int64_t wall_ns);
 /// Printable UTF-8 whatever the bytes are.

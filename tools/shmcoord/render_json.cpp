@@ -62,7 +62,7 @@ json::object object_of_segment(const Scene& scene) {
           {"path", view_of(printable(scene.mapping.path()))},
           {"id", id_or_null(header.segment_id, {})},
           {"layout_version", header.version},
-          {"created", text_or_null(rfc3339(header.created_wall_s * 1'000'000'000), {})},
+          {"created", text_or_null(rfc3339(created_wall_ns(scene.mapping)), {})},
           {"removed", scene.mapping.removed()},
           {"earlier_boot", scene.mapping.from_earlier_boot()},
           {"bytes", view.geo.total},

@@ -179,7 +179,7 @@ std::string inspect_text(const Scene& scene, bool color, std::size_t width) {
   const engine::Mapping& mapping = scene.mapping;
   const engine::View& view = mapping.view();
   const process::Picture& picture = scene.picture;
-  const std::int64_t created_ns = view.header().created_wall_s * 1'000'000'000;
+  const std::int64_t created_ns = created_wall_ns(mapping);
   const std::vector<SessionUse> sessions = sessions_of(scene);
   std::string out = fmt::format("{}segment {}{}  {}  id {:016x}", color ? "\x1b[1m" : "", printable(mapping.name()),
                                 color ? "\x1b[0m" : "", printable(mapping.path()), view.header().segment_id);

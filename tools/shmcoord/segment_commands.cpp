@@ -83,7 +83,7 @@ json::object describe_segment(const engine::Mapping& mapping) {
   std::uint64_t names = 0;
   engine::NameIndex<engine::RealPolicy>(mapping.view())
       .for_each_live([&](engine::Found, std::string_view, const engine::Record&) { ++names; });
-  const std::string created = rfc3339(header.created_wall_s * 1'000'000'000);
+  const std::string created = rfc3339(created_wall_ns(mapping));
   char mode[8];
   const auto mode_end = std::to_chars(mode, mode + sizeof mode, file.st_mode & 07777U, 8).ptr;
   return {{"name", printable(mapping.name())},
