@@ -39,8 +39,13 @@ void write_notice(const View& view, RecordIndex record, EntryIndex entry, std::u
     if (view.slot_exists(s)) pid = view.slot(s).pid;
   }
   const std::uint64_t since = P::load(e.since_ns);
-  const std::uint32_t bytes = e.holder_bytes <= max_holder ? e.holder_bytes : 0;
-  const bool inlined = std::size_t{bytes} + (e.reason_bytes <= max_reason ? e.reason_bytes : 0) <= e.text.size();
+  // Each is loaded once: who may write the segment could change it between the check and the use.
+  const auto length = [](const std::uint32_t& stored, std::size_t most) {
+    const std::uint32_t read = P::load(reinterpret_cast<const Word32&>(stored));
+    return read <= most ? read : 0;
+  };
+  const std::uint32_t bytes = length(e.holder_bytes, max_holder);
+  const bool inlined = std::size_t{bytes} + length(e.reason_bytes, max_reason) <= e.text.size();
   const char* const text = inlined ? e.text.data() : view.long_text(entry);
   const bool readable = inlined || (bytes != 0 && view.pages_exist(view.offset_of(text), bytes));
   put(0, static_cast<std::uint32_t>(pid));
