@@ -22,7 +22,7 @@ struct SegmentOptions {
   unsigned mode = 0600;                        ///< exact permissions of the file, whatever the umask
   std::optional<unsigned> group = {};          ///< group id of the file
   std::uint32_t names = 65'536;                ///< locks and semaphores that can exist at once
-  std::uint32_t entries = 250'000;             ///< holders and waiters at once
+  std::uint32_t entries = 250'000;             ///< holders and waiters at once; given out to sessions by eights
   std::uint32_t sessions = 4'096;              ///< joined sessions at once
   std::optional<unsigned> trusted_owner = {};  ///< accept an existing file of this user too (always: own and root's)
 };

@@ -27,8 +27,10 @@ inline constexpr EntryIndex entries_per_chunk = 8;
 struct Sizes {
   std::uint32_t names = 65'536;
   std::uint32_t entries = 250'000;
-  std::uint32_t sessions = 4'096;
+  std::uint32_t sessions = 4'097;  // slots: slot 0 is nobody's to join in
 
+  /// Of the slots, those that a session may have.
+  [[nodiscard]] constexpr std::uint32_t joinable() const noexcept { return sessions - 1; }
   friend constexpr bool operator==(const Sizes&, const Sizes&) = default;
 };
 
@@ -244,6 +246,9 @@ struct Geometry {
   std::uint32_t bucket_count = 0;  // power of two, at least the number of names
   std::uint32_t chunk_count = 0;
   Sizes sizes;
+
+  /// What was asked for, rounded up to whole chunks.
+  [[nodiscard]] constexpr std::uint32_t entry_count() const noexcept { return chunk_count * entries_per_chunk; }
 };
 
 constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t to) noexcept { return (n + to - 1) / to * to; }

@@ -76,7 +76,7 @@ std::string check_sizes(const Sizes& sizes) {
   constexpr std::uint32_t most_entries = core::max_entries / entries_per_chunk * entries_per_chunk;
   if (std::string fault = outside("names", sizes.names, 1, core::index_mask - 1); !fault.empty()) return fault;
   if (std::string fault = outside("entries", sizes.entries, 1, most_entries); !fault.empty()) return fault;
-  return outside("sessions", sizes.sessions, 2, 0xfffe);
+  return outside("sessions", sizes.sessions == 0 ? 0 : sizes.joinable(), 1, 0xfffd);
 }
 
 std::uint64_t first_token_floor(std::int64_t created_wall_ns) noexcept {

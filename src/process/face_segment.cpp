@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "engine/segment_file.hpp"
 #include "process/clock.hpp"
 #include "process/face.hpp"
@@ -18,7 +20,9 @@ engine::OpenOptions open_options(const SegmentOptions& options) {
 
 engine::CreateOptions create_options(const SegmentOptions& options) {
   engine::CreateOptions o;
-  o.sizes = {options.names, options.entries, options.sessions};
+  // One slot more, for what is detached.
+  const std::uint32_t slots = std::max(options.sessions, options.sessions + 1);
+  o.sizes = {options.names, options.entries, slots};
   o.mode = static_cast<mode_t>(options.mode);
   if (options.group) o.group = static_cast<gid_t>(*options.group);
   return o;

@@ -76,7 +76,7 @@ std::string who_is_there(const Mapping& mapping, std::int64_t now_ns) {
 }
 
 [[noreturn]] void throw_full(const Mapping& mapping, std::int64_t now_ns) {
-  const std::uint32_t slots = mapping.view().geo.sizes.sessions - 1;
+  const std::uint32_t slots = mapping.view().geo.sizes.joinable();
   throw Error(Errc::table_full, "all " + std::to_string(slots) + " session slots of segment " + mapping.name() +
                                     " are taken by live processes:" + who_is_there(mapping, now_ns) +
                                     "; end one of them, or create the segment with more --sessions");
@@ -265,9 +265,11 @@ std::uint32_t Participant::claim_chunk() {
   }
   if (claim.outcome == Outcome::claimed) return claim.chunk;
   if (claim.outcome == Outcome::full) {
-    throw Error(Errc::table_full, "all " + std::to_string(view.geo.chunk_count * engine::entries_per_chunk) +
-                                      " entries of segment " + mapping_->name() +
-                                      " are in use; create it with more --entries");
+    throw Error(Errc::table_full, "all " + std::to_string(view.geo.entry_count()) + " entries of segment " +
+                                      mapping_->name() + " are given out, in " + std::to_string(view.geo.chunk_count) +
+                                      " blocks of " + std::to_string(engine::entries_per_chunk) +
+                                      ": each session that holds or waits has at least one block to itself, and so has "
+                                      "each hold without a process; end some, or create it with more --entries");
   }
   throw Error(Errc::no_space, "the file system of " + mapping_->path() + " is full; make room in it");
 }

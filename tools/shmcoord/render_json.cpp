@@ -67,8 +67,8 @@ json::object object_of_segment(const Scene& scene) {
           {"earlier_boot", scene.mapping.from_earlier_boot()},
           {"bytes", view.geo.total},
           {"names", used(names, view.geo.sizes.names)},
-          {"entries", used(seen.entries.size(), view.geo.sizes.entries)},
-          {"sessions", used(seen.sessions.size(), view.geo.sizes.sessions)}};
+          {"entries", used(seen.entries.size(), view.geo.entry_count())},
+          {"sessions", used(seen.sessions.size(), view.geo.sizes.joinable())}};
 }
 
 json::object object_of(const SessionUse& use, std::int64_t now_ns, const json::storage_ptr& sp) {

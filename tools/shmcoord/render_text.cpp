@@ -185,8 +185,8 @@ std::string inspect_text(const Scene& scene, bool color, std::size_t width) {
                                 color ? "\x1b[0m" : "", printable(mapping.path()), view.header().segment_id);
   if (created_ns > 0) out += fmt::format("  created {} ago", age_or_dash(created_ns, scene.wall_ns));
   out += fmt::format("\n{} locks, {} of {} entries, {} of {} sessions\n", picture.locks.size(),
-                     picture.snapshot.entries.size(), view.geo.sizes.entries, picture.snapshot.sessions.size(),
-                     view.geo.sizes.sessions);
+                     picture.snapshot.entries.size(), view.geo.entry_count(), picture.snapshot.sessions.size(),
+                     view.geo.sizes.joinable());
   if (mapping.removed()) out += "it was removed: every hold in it is lost\n";
   if (mapping.from_earlier_boot()) out += "it was made before the last boot: everybody in it is dead\n";
   if (!sessions.empty()) {
