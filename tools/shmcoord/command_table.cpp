@@ -73,7 +73,7 @@ constexpr std::array create_options{
     Option{"--mode", "OCTAL", "permissions of the file (default 0600)"},
     Option{"--group", "GROUP", "group of the file: a name or a number"},
     Option{"--names", "N", "locks that can exist at once"},
-    Option{"--entries", "N", "holders and waiters at once"},
+    Option{"--entries", "N", "holders and waiters at once; a session, or a hold without a process, takes 8"},
     Option{"--sessions", "N", "processes joined at once"},
 };
 
@@ -149,7 +149,11 @@ constexpr std::array command_list{
             force_release_options, force_release, force_release_more},
     Command{"segment create", Words::none, "make the segment", create_options, segment_create},
     Command{"segment list", Words::none, "the segments of this host", {}, segment_list},
-    Command{"segment info", Words::none, "what the segment is, and how full", {}, segment_info},
+    Command{"segment info",
+            Words::none,
+            "what the segment is; of each table what is used and what is left",
+            {},
+            segment_info},
     Command{"segment check",
             Words::none,
             "verify every invariant; exit 1 when something is damaged",

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <grp.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include <algorithm>
 #include <charconv>
@@ -8,11 +9,11 @@
 
 #include <boost/json.hpp>
 
-#include "engine/name_index.hpp"
 #include "engine/segment_file.hpp"
 #include "process/clock.hpp"
 #include "process/recovery.hpp"
 #include "process/segment_check.hpp"
+#include "process/table_use.hpp"
 #include "shmcoord/command_table.hpp"
 #include "shmcoord/display_width.hpp"
 #include "shmcoord/durations.hpp"
@@ -73,19 +74,25 @@ unsigned parse_group(const std::string& text) {
   throw UsageError{"--group: no group '" + text + "' in /etc/group; give a name from there, or a number"};
 }
 
-json::object describe_segment(const engine::Mapping& mapping) {
+/// What its file system would still give to this user; null when it does not say.
+json::value free_bytes(const engine::Mapping& mapping) {
+  struct statvfs fs {};
+  if (::fstatvfs(mapping.fd(), &fs) != 0) return nullptr;
+  return static_cast<std::uint64_t>(fs.f_bavail) * fs.f_frsize;
+}
+
+json::object describe_segment(const engine::Mapping& mapping, const process::SegmentUse& use) {
   struct stat file {};
   ::fstat(mapping.fd(), &file);
   const engine::Header& header = mapping.view().header();
-  const process::Snapshot seen = process::take_snapshot(mapping, process::real_clock().now_ns());
-  std::uint64_t sessions = 0;
-  for (const auto& s : seen.sessions) sessions += s.state != engine::SlotState::permanent ? 1U : 0U;
-  std::uint64_t names = 0;
-  engine::NameIndex<engine::RealPolicy>(mapping.view())
-      .for_each_live([&](engine::Found, std::string_view, const engine::Record&) { ++names; });
   const std::string created = rfc3339(created_wall_ns(mapping));
   char mode[8];
   const auto mode_end = std::to_chars(mode, mode + sizeof mode, file.st_mode & 07777U, 8).ptr;
+  json::object tables;
+  for (const process::TableUse* const t : use.tables()) {
+    tables[json::string_view(t->name.data(), t->name.size())] =
+        json::object{{"used", t->used}, {"left", t->left}, {"of", t->rows}, {"bytes", t->bytes}};
+  }
   return {{"name", printable(mapping.name())},
           {"path", printable(mapping.path())},
           {"layout_version", header.version},
@@ -95,12 +102,14 @@ json::object describe_segment(const engine::Mapping& mapping) {
           {"gid", file.st_gid},
           {"size_bytes", static_cast<std::uint64_t>(file.st_size)},
           {"used_bytes", static_cast<std::uint64_t>(file.st_blocks) * 512U},
-          {"names", names},
-          {"names_max", header.sizes.names},
-          {"entries", static_cast<std::uint64_t>(seen.entries.size())},
-          {"entries_max", header.sizes.entries},
-          {"sessions", sessions},
-          {"sessions_max", header.sizes.sessions}};
+          {"free_bytes", free_bytes(mapping)},
+          {"names", use.names.used},
+          {"names_max", use.names.rows},
+          {"entries", use.entries.used},
+          {"entries_max", use.entries.rows},
+          {"sessions", use.sessions.used},
+          {"sessions_max", use.sessions.rows},
+          {"tables", std::move(tables)}};
 }
 
 std::string as_text(const json::value& value) {
@@ -149,18 +158,22 @@ int segment_list(const Arguments& arguments) {
 
 int segment_info(const Arguments& arguments) {
   const auto mapping = open_read_only(arguments.global.segment);
-  const json::object info = describe_segment(*mapping);
+  const process::SegmentUse use =
+      process::use_of(*mapping, process::take_snapshot(*mapping, process::real_clock().now_ns()));
+  const json::object info = describe_segment(*mapping, use);
   if (arguments.global.json) {
     print_line(json_text(info));
     return exit_done;
   }
   for (const char* const field :
-       {"name", "path", "layout_version", "created", "mode", "uid", "gid", "size_bytes", "used_bytes"}) {
-    print_line(std::string(field) + std::string(16 - std::string_view(field).size(), ' ') + as_text(info.at(field)));
+       {"name", "path", "layout_version", "created", "mode", "uid", "gid", "size_bytes", "used_bytes", "free_bytes"}) {
+    print_line(fmt::format("{:<16}{}", field, as_text(info.at(field))));
   }
-  for (const char* const field : {"names", "entries", "sessions"}) {
-    print_line(std::string(field) + std::string(16 - std::string_view(field).size(), ' ') + as_text(info.at(field)) +
-               " of " + as_text(info.at(std::string(field) + "_max")));
+  for (const process::TableUse* const t : use.tables()) {
+    const std::string blocks =
+        t == &use.entries ? fmt::format(" ({} blocks of {})", use.blocks_left, engine::entries_per_chunk) : "";
+    print_line(
+        fmt::format("{:<16}{} of {}, {} left{}, {} bytes", t->name, t->used, t->rows, t->left, blocks, t->bytes));
   }
   return exit_done;
 }
