@@ -264,6 +264,7 @@ Mapping::Opened Mapping::try_open(const std::string& name, const std::string& pa
 std::shared_ptr<Mapping> Mapping::try_create(const std::string& name, const std::string& path,
                                              const CreateOptions& options) {
   const SegmentRegistry::Hold registry;
+  registry->drop_unreachable();  // it may be our own removed one that has the room
   Checked file;
   const int fd = give_birth(path, {options.sizes, options.mode, options.group}, describe(name, path));
   if (fd < 0) return nullptr;
@@ -378,8 +379,12 @@ void Mapping::remove(const std::string& name_or_path, const OpenOptions& options
   }
   for (;;) {
     {
-      const SegmentRegistry::Hold hold;
-      if (opened.mapping->unlink_removed()) return;
+      const SegmentRegistry::Hold registry;
+      if (opened.mapping->unlink_removed()) {
+        opened.mapping.reset();
+        registry->drop_unreachable();
+        return;
+      }
     }
     patience.wait_a_little();
   }
