@@ -271,9 +271,7 @@ AcquireOutcome LockClient::acquire(const Request& request, std::int64_t deadline
                 "; release it first, or use another holder id");
       }
       (void)heartbeat(request.holder, request.ttl);
-      if (request.reason) {
-        (void)engine::write_texts(view(), participant_->mapping(), theirs->entry, request.holder, *request.reason);
-      }
+      if (request.reason) change_reason(theirs->entry, request);
       return {AcquireResult::extended, theirs->token, std::nullopt, std::nullopt};
     }
   }
@@ -431,10 +429,15 @@ AcquireOutcome LockClient::extend(Hold& hold, const Request& request) {
     settle_loss(hold);
     return {AcquireResult::busy, 0, std::nullopt, std::nullopt};  // lost this very moment; the next call starts anew
   }
-  if (request.reason) {
-    (void)engine::write_texts(view(), participant_->mapping(), hold.entry, request.holder, *request.reason);
-  }
+  if (request.reason) change_reason(hold.entry, request);
   return {AcquireResult::extended, hold.token, std::nullopt, std::nullopt};
+}
+
+void LockClient::change_reason(engine::EntryIndex entry, const Request& request) {
+  auto& mapping = participant_->mapping();
+  if (engine::write_texts(view(), mapping, entry, request.holder, *request.reason)) return;
+  throw Error(Errc::no_space, "no space left in the file system of " + mapping.path() +
+                                  " for the new reason; the hold is extended and keeps its old one");
 }
 
 // --- the implicit holder ---------------------------------------------------------------------------------------------
