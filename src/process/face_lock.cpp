@@ -44,6 +44,7 @@ struct Lock::State {
   // This thread's Hold, made if it has none yet.
   Hold& mine() {
     if (first_thread_is(this_thread())) return *first_hold;
+    client->participant().require_not_forked();
     const std::scoped_lock lock(mutex);
     if (first_hold == nullptr) {
       first_hold = &client->new_implicit();
@@ -61,6 +62,7 @@ struct Lock::State {
   // The Hold that unlock() means: this thread's, else whichever is held (acquired in one thread, released in another).
   Hold* held() {
     if (first_thread_is(this_thread()) && first_hold->state == Hold::State::held) return first_hold;
+    if (client->participant().forked()) return nullptr;
     const std::scoped_lock lock(mutex);
     const auto is_held = [](const Hold* h) { return h != nullptr && h->state == Hold::State::held; };
     for (const auto& [thread, hold] : others) {
@@ -116,7 +118,7 @@ Lock& Lock::operator=(Lock&& other) noexcept {
 }
 
 Lock::~Lock() {
-  if (!state_) return;
+  if (!state_ || state_->client->participant().forked()) return;
   if (state_->callback != 0) state_->client->remove_on_lost(state_->callback);
   const auto end = [this](Hold* hold) {
     if (hold != nullptr) state_->client->retire_implicit(*hold);
@@ -200,10 +202,14 @@ HeartbeatOutcome Lock::renew(const HolderId& holder, std::chrono::nanoseconds tt
 }
 
 bool Lock::is_current(std::uint64_t token) const { return state_->client->is_current(token); }
-std::optional<HolderInfo> Lock::holder() const { return state_->client->holder(); }
+std::optional<HolderInfo> Lock::holder() const {
+  state_->client->participant().require_not_forked();  // looking finishes what others left unfinished
+  return state_->client->holder();
+}
 const std::string& Lock::name() const noexcept { return state_->client->name(); }
 
 void Lock::on_lost(std::function<void(const HolderId&, const Lost&)> callback) {
+  state_->client->participant().require_not_forked();
   if (state_->callback != 0) state_->client->remove_on_lost(std::exchange(state_->callback, 0));
   if (callback) state_->callback = state_->client->on_lost(std::move(callback));
 }

@@ -41,6 +41,7 @@ bool Session::alive() const noexcept { return state_ && state_->participant->usa
 const Segment& Session::segment() const noexcept { return state_->segment; }
 
 std::shared_ptr<process::LockClient> Session::State::lock(std::string_view name, const LockOptions& options) {
+  participant->require_usable();
   const std::scoped_lock one(mutex);
   const auto known = locks.find(name);
   if (known != locks.end()) {
@@ -51,7 +52,11 @@ std::shared_ptr<process::LockClient> Session::State::lock(std::string_view name,
     std::erase_if(locks, [](const auto& l) { return l.second.use_count() == 1 && l.second->idle(); });
     forget_above = std::max<std::size_t>(64, 2 * locks.size());
   }
-  auto client = std::make_shared<process::LockClient>(participant, name, options);
+  // A forked child leaves its copy as it is: threads that it does not have may be inside.
+  const auto end = [](process::LockClient* c) {
+    if (!c->participant().forked()) delete c;
+  };
+  std::shared_ptr<process::LockClient> client(new process::LockClient(participant, name, options), end);
   locks.emplace(std::string(name), client);
   return client;
 }

@@ -478,6 +478,7 @@ void LockClient::retire_implicit(Hold& hold) noexcept {
 // --- pollable --------------------------------------------------------------------------------------------------------
 
 int LockClient::wait_fd(const Request& request) {
+  participant_->require_usable();
   need_tick();
   const int fd = queue_async(request);
   participant_->keeper().poke();  // it may be granted already

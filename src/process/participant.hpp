@@ -69,6 +69,13 @@ class Participant {
   }
   /// Throws the Error that says why it is not usable: not_a_participant, session_dead, segment_gone.
   void require_usable() const;
+  /// Is this a child of the process that joined? Then no mutex of its copy may be locked, nor a condition variable be
+  /// destroyed: they may belong to threads that are not here.
+  [[nodiscard]] bool forked() const noexcept { return engine::RealPolicy::load(process_word_) != process_; }
+  /// Throws not_a_participant in such a child; for calls that answer in a session that has ended too.
+  void require_not_forked() const {
+    if (forked()) require_usable();
+  }
 
   /// The session's sign of life, for manual mode (harmless in automatic mode).
   void beat(std::int64_t now_ns) noexcept;
