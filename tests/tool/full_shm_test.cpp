@@ -92,7 +92,6 @@ TEST_F(FullShmTool, F38_EveryCommandAtEveryPage) {
       {{"lock", "acquire", name, "--holder", "h", "--reason", reason}},
       {{"lock", "acquire", "script", "--holder", "s", "--reason", reason}},
       {{"lock", "acquire", "kept", "--holder", "h", "-w", "20ms"}, 1},
-      {{"run", "-l", "x", "--", "true"}},
       {{"run", "-l", name, "--reason", reason, "--", "true"}},
       {{"run", "-l", "kept", "-w", "20ms", "--", "true"}, 1},
   };
