@@ -1,11 +1,11 @@
 #include "engine/segment_header.hpp"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 
+#include "engine/own_namespace.hpp"
 #include "engine/real_policy.hpp"
 #include "shmcoord/error.hpp"
 
@@ -61,8 +61,7 @@ std::string hexadecimal(std::uint64_t value) {
 HostFacts HostFacts::read() {
   HostFacts facts;
   facts.boot_id = parse_boot_id(read_small_file("/proc/sys/kernel/random/boot_id"));
-  struct stat st {};
-  if (::stat("/proc/self/ns/time", &st) == 0) facts.time_namespace = st.st_ino;
+  facts.time_namespace = own_namespace(NamespaceKind::time);
   return facts;
 }
 

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +13,8 @@
 #include <cstdlib>
 #include <sstream>
 #include <vector>
+
+#include "engine/own_namespace.hpp"
 
 namespace shmcoord::process {
 
@@ -43,22 +44,24 @@ std::optional<std::string> read_file(const std::string& path, std::size_t at_mos
 
 std::string proc(pid_t pid, const char* what) { return "/proc/" + std::to_string(pid) + "/" + what; }
 
-std::uint64_t inode_of(const char* path) {
-  struct stat st {};
-  return ::stat(path, &st) == 0 ? static_cast<std::uint64_t>(st.st_ino) : 0;
+std::optional<std::uint64_t> start_time_in(const std::string& path) {
+  const auto text = read_file(path);
+  const auto line = text ? parse_stat(*text) : std::nullopt;
+  if (!line) return std::nullopt;
+  return line->start_time;
 }
 
-// /proc may have been mounted for another PID namespace (a container that sees its host's). NSpid lists our ids from
-// that namespace down to our own: one number means that they are the same.
-bool proc_shows_our_namespace() {
-  const auto status = read_file("/proc/self/status");
-  if (!status) return false;
-  const auto at = status->find("\nNSpid:");
-  if (at == std::string::npos) return false;
-  std::istringstream numbers(status->substr(at + 7, status->find('\n', at + 1) - at - 7));
-  pid_t first = 0;
-  pid_t second = 0;
-  return (numbers >> first) && first == ::getpid() && !(numbers >> second);
+// `folder`: "/proc/PID/".
+std::string command_in(const std::string& folder) {
+  auto text = read_file(folder + "cmdline", 4096);
+  if (text && !text->empty()) {
+    while (!text->empty() && text->back() == '\0') text->pop_back();
+    std::replace(text->begin(), text->end(), '\0', ' ');
+    return *text;
+  }
+  const auto stat = read_file(folder + "stat");
+  const auto line = stat ? parse_stat(*stat) : std::nullopt;
+  return line ? "[" + line->comm + "]" : std::string();
 }
 
 bool past_its_last_call(const StatLine& task) {
@@ -104,8 +107,19 @@ std::uint64_t boot_number() {
   return number;
 }
 
-std::uint64_t own_pid_namespace() { return inode_of("/proc/self/ns/pid"); }
-std::uint64_t own_time_namespace() { return inode_of("/proc/self/ns/time"); }
+std::uint64_t own_pid_namespace() { return engine::own_namespace(engine::NamespaceKind::pid); }
+
+bool proc_shows_own_namespace() {
+  const auto status = read_file("/proc/self/status");
+  if (!status) return false;
+  const auto at = status->find("\nNSpid:");
+  if (at == std::string::npos) return false;
+  // Our ids from the namespace of /proc down to our own: one number means that they are the same.
+  std::istringstream numbers(status->substr(at + 7, status->find('\n', at + 1) - at - 7));
+  pid_t first = 0;
+  pid_t second = 0;
+  return (numbers >> first) && first == ::getpid() && !(numbers >> second);
+}
 
 std::optional<StatLine> parse_stat(const std::string& text) {
   const auto open = text.find('(');
@@ -125,30 +139,20 @@ std::optional<StatLine> parse_stat(const std::string& text) {
   return line;
 }
 
+std::optional<std::uint64_t> own_start_time() { return start_time_in("/proc/self/stat"); }
+
 std::optional<std::uint64_t> start_time_of(pid_t pid) {
-  const auto text = read_file(proc(pid, "stat"));
-  if (!text) return std::nullopt;
-  const auto line = parse_stat(*text);
-  if (!line) return std::nullopt;
-  return line->start_time;
+  return proc_shows_own_namespace() ? start_time_in(proc(pid, "stat")) : std::nullopt;
 }
 
-std::string command_of(pid_t pid) {
-  auto text = read_file(proc(pid, "cmdline"), 4096);
-  if (text && !text->empty()) {
-    while (!text->empty() && text->back() == '\0') text->pop_back();
-    std::replace(text->begin(), text->end(), '\0', ' ');
-    return *text;
-  }
-  const auto stat = read_file(proc(pid, "stat"));
-  const auto line = stat ? parse_stat(*stat) : std::nullopt;
-  return line ? "[" + line->comm + "]" : std::string();
-}
+std::string own_command() { return command_in("/proc/self/"); }
+
+std::string command_of(pid_t pid) { return command_in(proc(pid, "")); }
 
 ProcessState process_state(pid_t pid, std::uint64_t start_time, std::uint64_t pid_namespace) {
   if (pid <= 0 || pid_namespace == 0 || pid_namespace != own_pid_namespace()) return ProcessState::unknown;
   if (no_such_process(pid)) return ProcessState::gone;
-  if (!proc_shows_our_namespace()) return ProcessState::unknown;
+  if (!proc_shows_own_namespace()) return ProcessState::unknown;
   const auto text = read_file(proc(pid, "stat"));
   const auto line = text ? parse_stat(*text) : std::nullopt;
   if (!line) return no_such_process(pid) ? ProcessState::gone : ProcessState::unknown;

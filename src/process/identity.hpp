@@ -18,16 +18,22 @@ namespace shmcoord::process {
 /// A number for this boot of the kernel; 0 unknown. Two boots differ with overwhelming probability.
 [[nodiscard]] std::uint64_t boot_number();
 
-/// Inode of the caller's PID namespace (time namespace); 0 unknown. Not cached: a child may be in another one.
+/// Inode of the caller's PID namespace; 0 unknown. Not cached: a child may be in another one.
 [[nodiscard]] std::uint64_t own_pid_namespace();
-[[nodiscard]] std::uint64_t own_time_namespace();
 
-/// Field 22 of /proc/PID/stat, in clock ticks since boot; nullopt when it cannot be read.
+/// Do the numbers in /proc mean the processes that we mean? Not where it is missing, nor where it was mounted for
+/// another PID namespace (a container that sees its host's).
+[[nodiscard]] bool proc_shows_own_namespace();
+
+/// Field 22 of /proc/PID/stat, in clock ticks since boot; nullopt when it cannot be read, or /proc speaks of other
+/// processes. One's own is right even then.
 [[nodiscard]] std::optional<std::uint64_t> start_time_of(pid_t pid);
+[[nodiscard]] std::optional<std::uint64_t> own_start_time();
 
 /// The command line of a process with blanks between arguments; its name in brackets when it has none; empty if
-/// unknown.
+/// unknown. command_of: of the number that /proc uses.
 [[nodiscard]] std::string command_of(pid_t pid);
+[[nodiscard]] std::string own_command();
 
 /// What one line of /proc/PID/stat says. The name in it may contain blanks and parentheses.
 struct StatLine {

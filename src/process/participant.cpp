@@ -190,13 +190,13 @@ void Participant::describe(const JoinOptions& options) {
   s.session_id = session_id_;
   s.pid = pid;
   s.keeper_tid = 0;
-  s.start_time = start_time_of(pid).value_or(0);
+  s.start_time = own_start_time().value_or(0);
   s.pid_namespace = own_pid_namespace();
   s.joined_ns = RealPolicy::now_ns();
   s.group_pid = 0;
   s.boot = boot_number();
   store_line(s.label, options.label);
-  store_line(s.command, command_of(pid));
+  store_line(s.command, own_command());
 }
 
 void Participant::wait_until_watched() noexcept {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sched.h>
 
 #include "support/process_child.hpp"
 
@@ -84,6 +85,26 @@ TEST(Identity, ZombieLeaderWithLiveThreadsRuns) {
   EXPECT_EQ(process_state(child.pid(), 0, own_pid_namespace()), ProcessState::running);
   child.go();
   EXPECT_TRUE(eventually([&] { return process_state(child.pid(), 0, own_pid_namespace()) == ProcessState::exiting; }));
+}
+
+// F16, F20: a /proc that was mounted for another PID namespace speaks of other processes by the same numbers.
+TEST(Identity, AForeignProcTellsOnlyOfOurselves) {
+  Child child([](const Child::Line& line) {
+    if (::unshare(CLONE_NEWPID) != 0) return 1;
+    const pid_t inner = ::fork();
+    if (inner == 0) {
+      const bool right = ::getpid() == 1 && !proc_shows_own_namespace() && !start_time_of(1) && own_start_time() &&
+                         own_command().find("identity_test") != std::string::npos &&
+                         process_state(1, *own_start_time() + 1, own_pid_namespace()) == ProcessState::unknown;
+      line.ready(right ? 1 : 0);
+      ::_exit(0);
+    }
+    ::waitpid(inner, nullptr, 0);
+    return 0;
+  });
+  const std::int64_t right = child.wait_ready();
+  if (right < 0 && child.wait() == 1) GTEST_SKIP() << "no permission to make a PID namespace";
+  EXPECT_EQ(right, 1);
 }
 
 }  // namespace

@@ -114,6 +114,11 @@ int lock_acquire(const Arguments& arguments) {
   if (pid) {
     request.bound_pid = parse_pid(*pid);
     request.no_lease = true;  // its end is what ends the hold; nobody beats for it
+    if (!process::proc_shows_own_namespace()) {
+      say_error("unsupported", "--pid: /proc does not show the processes of this PID namespace, so nobody could tell " +
+                                   *pid + " from a later one of that number; mount /proc here, or use --ttl");
+      return exit_unusable;
+    }
     if (!process::start_time_of(request.bound_pid)) {
       say_error("not_found", "--pid: no process " + *pid + " is to be seen; give a running one of this PID namespace");
       return exit_missing;
