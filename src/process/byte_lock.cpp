@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -108,11 +109,19 @@ ByteState probe_inherited(const Mapping& mapping, SlotIndex slot) { return probe
 
 int open_inherited_lock(const Mapping& mapping, SlotIndex slot) {
   const auto fail = [](const char* what) {
-    throw Error(Errc::system, std::string(what) + ": " + std::strerror(errno) + "; is /proc mounted?");
+    throw Error(Errc::system, std::string(what) + ": " + std::strerror(errno));
   };
   const std::string path = "/proc/self/fd/" + std::to_string(mapping.fd());
-  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  // Without /proc by its name; if that leads to another file by now, what was opened stays open: it may be in use too.
+  if (fd < 0) fd = ::open(mapping.path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) fail("cannot open the segment's file a second time");
+  struct stat ours {};
+  struct stat opened {};
+  if (::fstat(mapping.fd(), &ours) != 0 || ::fstat(fd, &opened) != 0) fail("cannot look at the segment's file");
+  if (ours.st_dev != opened.st_dev || ours.st_ino != opened.st_ino) {
+    throw Error(Errc::segment_gone, "segment " + mapping.path() + " was replaced; every hold in it is lost");
+  }
   struct flock lock = range(F_WRLCK, slot, 1, 1);
   if (control(fd, F_OFD_SETLK, lock) != 0) fail("cannot lock the inherited byte");  // fd stays open, as it must
   return fd;

@@ -15,6 +15,8 @@
 #include <optional>
 #include <string>
 
+#include "process/identity.hpp"
+
 namespace shmcoord::tool {
 namespace {
 
@@ -62,27 +64,22 @@ std::vector<pid_t> children_by_scan() {
   return found;
 }
 
-/// True: a child is in the group.
-bool signal_outside(int signal, pid_t group) noexcept {
-  bool inside = false;
-  try {
-    for (const pid_t child : children_of_this_process()) {
-      if (::getpgid(child) == group) {
-        inside = true;
-      } else {
-        ::kill(child, signal);
-      }
-    }
-  } catch (...) {
-    // No memory: who wants them gone tries again.
-  }
-  return inside;
+/// While one of our children, ended or not, is in the group, its number is nobody else's. Asked of the kernel, not of
+/// /proc, which may be missing.
+bool child_in(pid_t group) noexcept {
+  siginfo_t info{};
+  int r = 0;
+  do {
+    r = ::waitid(P_PGID, static_cast<id_t>(group), &info, WEXITED | WNOHANG | WNOWAIT);
+  } while (r != 0 && errno == EINTR);
+  return r == 0;
 }
 
 }  // namespace
 
 std::vector<pid_t> children_of_this_process() {
   std::vector<pid_t> found;
+  if (!process::proc_shows_own_namespace()) return found;  // its numbers are other processes' here
   bool readable = false;
   for_each_number("/proc/self/task", [&](pid_t task) {
     const auto text = read_file("/proc/self/task/" + std::to_string(task) + "/children");
@@ -99,10 +96,19 @@ std::vector<pid_t> children_of_this_process() {
   return readable ? found : children_by_scan();
 }
 
-void signal_others(int signal, pid_t group) noexcept { (void)signal_outside(signal, group); }
+void signal_others(int signal, pid_t group) noexcept {
+  try {
+    for (const pid_t child : children_of_this_process()) {
+      if (::getpgid(child) != group) ::kill(child, signal);
+    }
+  } catch (...) {
+    // No memory: who wants them gone tries again.
+  }
+}
 
 void signal_children(int signal, pid_t group) noexcept {
-  if (signal_outside(signal, group)) ::kill(-group, signal);
+  signal_others(signal, group);
+  if (child_in(group)) ::kill(-group, signal);
 }
 
 bool reap_ended(pid_t pid, int* status, bool* reaped) noexcept {

@@ -12,11 +12,12 @@
 // reused.
 //
 // A tree that forks faster than it is killed, for ever, is not caught by this; only a cgroup would do that. It keeps
-// its lock.
+// its lock. Where /proc is missing, or is another PID namespace's, only the command's process group can be ended; what
+// left that is waited for.
 
 namespace shmcoord::tool {
 
-/// The children of this process. Empty also when /proc cannot be read.
+/// The children of this process. Empty also when /proc cannot be read or does not show our PID namespace.
 [[nodiscard]] std::vector<pid_t> children_of_this_process();
 
 /// Signals every child that is not in the process group `group`.
