@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/lease.hpp"
 #include "engine/segment_file.hpp"
 #include "engine/wait.hpp"
 #include "process/byte_lock.hpp"
@@ -24,8 +25,21 @@ bool boot_differs(std::uint64_t boot) {
 
 ProcessState state_of(const SessionSlot& slot) { return process_state(slot.pid, slot.start_time, slot.pid_namespace); }
 
+// Two intervals of its own without a beat.
+bool silent(const SessionSlot& slot) {
+  const auto last = static_cast<std::int64_t>(RealPolicy::load(slot.heartbeat_ns));
+  const auto interval = static_cast<std::int64_t>(RealPolicy::load(slot.beat_interval_ns));
+  return core::age_ns(last, RealPolicy::now_ns()) / 2 > interval;
+}
+
+// The byte alone is lost when its process closes another descriptor of the file, so it needs a second witness: the
+// process, or, where that cannot be seen or has become another program by exec, the heartbeat.
 LifeReport without_life_word(const Mapping& mapping, SlotIndex s) {
-  return {probe_slot(mapping, s) == ByteState::free ? Life::dead : Life::alive, Proof::byte_lock};
+  if (probe_slot(mapping, s) != ByteState::free) return {Life::alive, Proof::byte_lock};
+  const SessionSlot& slot = mapping.view().slot(s);
+  const ProcessState state = state_of(slot);
+  if (state == ProcessState::gone || state == ProcessState::exiting) return {Life::dead, Proof::process_and_byte};
+  return {silent(slot) ? Life::dead : Life::unknown, Proof::heartbeat_and_byte};
 }
 
 LifeReport owner_died(const Mapping& mapping, SlotIndex s, Look look) {
@@ -41,7 +55,6 @@ LifeReport owner_died(const Mapping& mapping, SlotIndex s, Look look) {
 
 LifeReport no_notice(const Mapping& mapping, SlotIndex s, Look look) {
   if (look == Look::quick || probe_slot(mapping, s) != ByteState::free) return {Life::alive, Proof::life_word};
-  // The byte alone is lost when its process closes another descriptor of the file, so it needs a second witness.
   switch (state_of(mapping.view().slot(s))) {
     case ProcessState::gone:
     case ProcessState::exiting: return {Life::dead, Proof::process_and_byte};
@@ -107,6 +120,7 @@ std::string_view to_string(Proof proof) noexcept {
     case Proof::life_word_and_byte: return "life word + byte lock";
     case Proof::life_word_and_tasks: return "life word + all tasks exiting";
     case Proof::process_and_byte: return "process gone + byte lock";
+    case Proof::heartbeat_and_byte: return "heartbeat + byte lock";
     case Proof::joiner_gone: return "died while joining";
     case Proof::buried: return "buried";
     case Proof::earlier_boot: return "earlier boot";
@@ -137,7 +151,7 @@ LifeReport life_of_entry(const Mapping& mapping, EntryIndex entry, Look look) {
     case ProcessState::running: return {Life::alive, Proof::bound_process};
     case ProcessState::exiting:
     case ProcessState::gone: return {Life::dead, Proof::bound_process};
-    case ProcessState::unknown: return {Life::unknown, Proof::heartbeat_only};
+    case ProcessState::unknown: return {Life::unknown, Proof::bound_process};
   }
   return {};
 }

@@ -13,8 +13,8 @@
 // the worse mistake, and the heartbeat remains.
 //
 // Also dead, without a life word: a slot still `joining` whose byte is free (its claimer died between two steps), a
-// slot without a life word (set_robust_list refused) whose byte is free, a slot of an earlier boot of the host, and one
-// that is `dying` or has moved on to another incarnation.
+// slot without a life word (set_robust_list refused) whose byte is free and whose process is gone or has missed two
+// beats, a slot of an earlier boot of the host, and one that is `dying` or has moved on to another incarnation.
 
 namespace shmcoord::engine {
 class Mapping;
@@ -38,14 +38,15 @@ enum class Proof : std::uint8_t {
   own_process,          ///< this process itself owns the slot
   permanent,            ///< the slot of the detached
   life_word,            ///< no OWNER_DIED
-  byte_lock,            ///< the slot has no life word; its byte is locked (alive) or free (dead)
+  byte_lock,            ///< the slot has no life word; its byte is locked
   life_word_and_byte,   ///< OWNER_DIED and the bytes free (dead) or not (dying)
   life_word_and_tasks,  ///< OWNER_DIED, and every task of the process is exiting or gone
-  process_and_byte,     ///< the notice was lost, but the process is gone and the bytes are free
+  process_and_byte,     ///< no notice, but the process is gone and the bytes are free
+  heartbeat_and_byte,   ///< no life word, bytes free, process not judged; two beats were missed (dead) or not (unknown)
   joiner_gone,          ///< died while it joined
   buried,               ///< somebody proved it before, or the slot went on to another incarnation
   earlier_boot,
-  bound_process,  ///< a detached hold's process is gone
+  bound_process,  ///< of a detached hold; unknown: that process cannot be seen from here
   heartbeat_only,
 };
 

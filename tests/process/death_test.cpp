@@ -1,12 +1,8 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sched.h>
-#include <sys/prctl.h>
 
-#include <cstddef>
-#include <iterator>
+#include <cerrno>
 #include <thread>
 
 #include "process/byte_lock.hpp"
@@ -16,6 +12,7 @@
 #include "process/recovery.hpp"
 #include "support/process_child.hpp"
 #include "support/process_lock.hpp"
+#include "support/refuse_calls.hpp"
 
 // One process dies; what do the others see? Each verdict "dead" is checked against a second witness.
 
@@ -274,24 +271,11 @@ TEST(Death, TwoNamespacesWithEqualIds) {
   EXPECT_TRUE(eventually([&] { return life(segment, sb) == Life::dead; }));
 }
 
-bool refuse_robust_lists_and_waitv() {
-  sock_filter code[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_set_robust_list, 1, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_futex_waitv, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog program{static_cast<unsigned short>(std::size(code)), code};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0;
-}
-
 // F43: without set_robust_list the byte lock alone speaks; without futex_waitv the keeper waits for bounded times.
 TEST(Death, WithoutALifeWord) {
   OwnSegment segment;
   Child child([&](const Child::Line& line) {
-    if (!refuse_robust_lists_and_waitv()) return 1;
+    if (!test::refuse_calls(EPERM, {SYS_set_robust_list, SYS_futex_waitv})) return 1;
     const auto me = Participant::join(segment.mapping());
     line.ready(me->slot());
     line.await_go();
@@ -312,6 +296,54 @@ TEST(Death, WithoutALifeWord) {
   EXPECT_EQ(life(segment, s), Life::alive);
   child.kill(SIGKILL);
   EXPECT_TRUE(eventually([&] { return life(segment, s) == Life::dead; }));
+}
+
+// F43: the byte is lost when its process closes another descriptor of the file. It lives all the same.
+TEST(Death, WithoutALifeWordALostByteIsNoDeath) {
+  OwnSegment segment;
+  Child child([&](const Child::Line& line) {
+    if (!test::refuse_calls(ENOSYS, {SYS_set_robust_list})) return 1;
+    const auto me = Participant::join(segment.mapping());
+    ::close(::open(segment.mapping()->path().c_str(), O_RDONLY | O_CLOEXEC));
+    line.ready(me->slot());
+    line.await_go();
+    return 0;
+  });
+  const std::int64_t joined = child.wait_ready();
+  if (joined < 0 && child.wait() == 1) GTEST_SKIP() << "no seccomp filter can be set here";
+  const auto s = static_cast<SlotIndex>(joined);
+  ASSERT_EQ(probe_slot(*segment.mapping(), s), ByteState::free);
+  for (const Look look : {Look::quick, Look::thorough}) {
+    EXPECT_EQ(life_of(*segment.mapping(), s, look).life, Life::unknown);
+    EXPECT_EQ(life_of(*segment.mapping(), s, look).proof, Proof::heartbeat_and_byte);
+  }
+  EXPECT_FALSE(bury(*segment.mapping(), s));
+  child.kill(SIGKILL);
+  EXPECT_TRUE(eventually([&] { return life(segment, s) == Life::dead; }));
+  EXPECT_EQ(life_of(*segment.mapping(), s).proof, Proof::process_and_byte);
+}
+
+// F43: after exec the process goes on under the same pid, and nobody beats for the session any more.
+TEST(Death, WithoutALifeWordExecEndsTheSessionAfterTwoBeats) {
+  OwnSegment segment;
+  Child child([&](const Child::Line& line) {
+    if (!test::refuse_calls(EPERM, {SYS_set_robust_list})) return 1;
+    auto* const me =
+        Participant::join(segment.mapping(), {.label = "", .heartbeat_interval = std::chrono::milliseconds(50)})
+            .release();
+    line.ready(me->slot());
+    line.await_go();
+    ::execl("/bin/sleep", "sleep", "60", nullptr);
+    return 0;
+  });
+  const std::int64_t joined = child.wait_ready();
+  if (joined < 0 && child.wait() == 1) GTEST_SKIP() << "no seccomp filter can be set here";
+  const auto s = static_cast<SlotIndex>(joined);
+  child.go();
+  EXPECT_TRUE(eventually([&] { return life(segment, s) == Life::dead; }));
+  EXPECT_EQ(life_of(*segment.mapping(), s).proof, Proof::heartbeat_and_byte);
+  EXPECT_EQ(::kill(child.pid(), 0), 0) << "the new program runs on";
+  EXPECT_TRUE(bury(*segment.mapping(), s));
 }
 
 }  // namespace
