@@ -89,6 +89,7 @@ enum SlotFlag : std::uint32_t {
   slot_manual = 1,          // heartbeats come from the holder, not from the keeper
   slot_no_life_word = 2,    // set_robust_list is not available: heartbeat and byte lock only
   slot_inherited_lock = 4,  // a command inherits the second byte lock; dead only when that is free too (`run`)
+  slot_no_waitv = 8,        // futex_waitv is not available: its waits are re-checked at short intervals
 };
 
 struct alignas(cache_line) SessionSlot {

@@ -168,6 +168,13 @@ ProcessState process_state(pid_t pid, std::uint64_t start_time, std::uint64_t pi
   return ProcessState::exiting;
 }
 
+Sight sight_of(pid_t pid, std::uint64_t pid_namespace) {
+  const std::uint64_t own = own_pid_namespace();
+  if (own == 0 || pid_namespace == 0) return Sight::unknown;
+  if (own != pid_namespace) return Sight::elsewhere;
+  return no_such_process(pid) || start_time_of(pid) || no_such_process(pid) ? Sight::seen : Sight::hidden;
+}
+
 std::uint64_t random_id() {
   std::uint64_t id = 0;
   while (id == 0) {

@@ -55,6 +55,15 @@ enum class ProcessState : std::uint8_t {
 /// compared.
 [[nodiscard]] ProcessState process_state(pid_t pid, std::uint64_t start_time, std::uint64_t pid_namespace);
 
+/// Can that process be judged from here?
+enum class Sight : std::uint8_t {
+  seen,       ///< yes: it is there, or it is gone
+  hidden,     ///< its number is in use, but /proc does not show by whom: hidepid, or a /proc that is not ours
+  elsewhere,  ///< it is of another PID namespace
+  unknown,    ///< it is not known which PID namespace it is of, or which is ours: no /proc
+};
+[[nodiscard]] Sight sight_of(pid_t pid, std::uint64_t pid_namespace);
+
 /// A random number, never 0.
 [[nodiscard]] std::uint64_t random_id();
 

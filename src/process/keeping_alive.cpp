@@ -81,6 +81,24 @@ std::vector<KeepingAlive> keeping_alive(const Mapping& mapping, const std::vecto
   return found;
 }
 
+struct HolderEntry {
+  engine::EntryIndex entry;
+  engine::ChunkOwner owner;
+};
+
+std::optional<HolderEntry> holder_of(const LockClient& client) {
+  const engine::View& view = client.participant().mapping().view();
+  const auto ops = client.ops();
+  const core::Control c = ops.load();
+  if (c.used == 0) return std::nullopt;
+  const engine::EntryIndex entry =
+      c.op == core::Op::acquire ? c.last : engine::unpack_link(P::load(ops.record().holder)).entry;
+  if (!view.entry_exists(entry)) return std::nullopt;
+  const std::uint64_t owner = P::load(view.owner_of(entry));
+  if (owner == 0) return std::nullopt;
+  return HolderEntry{entry, engine::unpack_owner(owner)};
+}
+
 }  // namespace
 
 std::vector<KeepingAlive> keeping_alive(const Mapping& mapping, const Picture& picture) {
@@ -94,20 +112,20 @@ std::vector<KeepingAlive> keeping_alive(const Mapping& mapping, const Picture& p
 }
 
 std::optional<std::vector<KeepingAlive>> keeping_holder_alive(const LockClient& client) {
+  const auto holder = holder_of(client);
+  if (!holder || holder->owner.slot == engine::detached_slot) return std::nullopt;
   const auto& mapping = client.participant().mapping();
-  const engine::View& view = mapping.view();
-  const auto ops = client.ops();
-  const core::Control c = ops.load();
-  if (c.used == 0) return std::nullopt;
-  const engine::EntryIndex entry =
-      c.op == core::Op::acquire ? c.last : engine::unpack_link(P::load(ops.record().holder)).entry;
-  if (!view.entry_exists(entry)) return std::nullopt;
-  const std::uint64_t raw = P::load(view.owner_of(entry));
-  if (raw == 0) return std::nullopt;
-  const engine::ChunkOwner owner = engine::unpack_owner(raw);
-  if (owner.slot == engine::detached_slot) return std::nullopt;
-  if (life_of(mapping, owner.slot, owner.incarnation).life != Life::dying) return std::nullopt;
-  return keeping_alive(mapping, std::vector<SlotIndex>{owner.slot});
+  if (life_of(mapping, holder->owner.slot, holder->owner.incarnation).life != Life::dying) return std::nullopt;
+  return keeping_alive(mapping, std::vector<SlotIndex>{holder->owner.slot});
+}
+
+std::optional<OutOfSight> holder_out_of_sight(const LockClient& client) {
+  const auto holder = holder_of(client);
+  if (!holder || holder->owner.slot != engine::detached_slot) return std::nullopt;
+  const engine::Entry& e = client.participant().mapping().view().entry(holder->entry);
+  const std::int32_t pid = e.bound_pid;
+  const Sight sight = pid == 0 ? Sight::seen : sight_of(pid, e.bound_pid_namespace);
+  return sight == Sight::seen ? std::nullopt : std::optional(OutOfSight{pid, sight});
 }
 
 }  // namespace shmcoord::process

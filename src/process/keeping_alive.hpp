@@ -8,7 +8,7 @@
 #include "process/lock_client.hpp"
 #include "process/snapshot.hpp"
 
-// Which processes keep a dead holder's lock?
+// What keeps the lock of a holder that seems to be gone?
 //
 // A holder is `dying` as long as somebody has a descriptor with a byte lock of its slot (process/byte_lock.hpp): what
 // the command of a killed `run` left behind, or a thread of the holder that is not out of its last system call. Only
@@ -34,5 +34,13 @@ struct KeepingAlive {
 /// Nothing when the lock's holder is not dying, which costs one look at its life word; else who keeps it, which may be
 /// nobody that /proc shows.
 [[nodiscard]] std::optional<std::vector<KeepingAlive>> keeping_holder_alive(const LockClient& client);
+
+/// The process that a detached holder of the lock is bound to, if it cannot be judged from here: whether it has ended
+/// is for others to find out.
+struct OutOfSight {
+  std::int32_t pid = 0;
+  Sight sight = Sight::seen;
+};
+[[nodiscard]] std::optional<OutOfSight> holder_out_of_sight(const LockClient& client);
 
 }  // namespace shmcoord::process

@@ -17,6 +17,7 @@
 #include "process/lease.hpp"
 #include "process/liveness.hpp"
 #include "process/recovery.hpp"
+#include "process/surroundings.hpp"
 #include "shmcoord/error.hpp"
 
 namespace shmcoord::process {
@@ -184,7 +185,7 @@ void Participant::describe(const JoinOptions& options) {
   RealPolicy::store(s.claiming, 0);
   RealPolicy::store(s.helping, 0);
   RealPolicy::store(s.watching, 0);
-  RealPolicy::store(s.flags, manual_ ? std::uint32_t{engine::slot_manual} : 0U);
+  RealPolicy::store(s.flags, (manual_ ? engine::slot_manual : 0U) | (has_futex_waitv() ? 0U : engine::slot_no_waitv));
   RealPolicy::store(s.beat_interval_ns, static_cast<std::uint64_t>(options.heartbeat_interval.count()));
   s.uid = ::geteuid();
   s.session_id = session_id_;

@@ -109,6 +109,8 @@ SessionView session_view(const Mapping& mapping, SlotIndex s) {
   v.life = life_of(mapping, s, id.incarnation, Look::thorough);
   v.pid = slot.pid;
   v.uid = slot.uid;
+  v.pid_namespace = slot.pid_namespace;
+  v.start_time = slot.start_time;
   v.joined_ns = slot.joined_ns;
   v.heartbeat_ns = static_cast<std::int64_t>(RealPolicy::load(slot.heartbeat_ns));
   v.beat_interval_ns = static_cast<std::int64_t>(RealPolicy::load(slot.beat_interval_ns));

@@ -58,6 +58,8 @@ struct SessionView {
   LifeReport life;
   std::int32_t pid = 0;
   std::uint32_t uid = 0;
+  std::uint64_t pid_namespace = 0;  // 0: it saw no /proc when it joined
+  std::uint64_t start_time = 0;     // likewise
   std::int64_t joined_ns = 0;
   std::int64_t heartbeat_ns = 0;
   std::int64_t beat_interval_ns = 0;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/layout.hpp"
+#include "process/identity.hpp"
 #include "process/recovery.hpp"
 
 // The whole segment as people want to see it: every lock with its holder and its waiters in order.
@@ -99,7 +100,8 @@ struct GrantView {
   std::uint64_t token = 0;
   bool marked = false;
   LifeReport life;
-  Loss lease = Loss::none;  // why its lease may be taken now
+  Sight sight = Sight::seen;  // of the process that a detached hold is bound to
+  Loss lease = Loss::none;    // why its lease may be taken now
 };
 
 /// Who lost the lock, as the next holder will be told.

@@ -286,6 +286,7 @@ TEST(Death, WithoutALifeWord) {
   const auto s = static_cast<SlotIndex>(joined);
   engine::SessionSlot& slot = segment.view().slot(s);
   EXPECT_NE(RealPolicy::load(slot.flags) & engine::slot_no_life_word, 0U);
+  EXPECT_NE(RealPolicy::load(slot.flags) & engine::slot_no_waitv, 0U);
   // It still watches its neighbour.
   Child neighbour = resident(segment);
   const auto n = static_cast<SlotIndex>(neighbour.wait_ready());

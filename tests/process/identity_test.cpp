@@ -95,7 +95,8 @@ TEST(Identity, AForeignProcTellsOnlyOfOurselves) {
     if (inner == 0) {
       const bool right = ::getpid() == 1 && !proc_shows_own_namespace() && !start_time_of(1) && own_start_time() &&
                          own_command().find("identity_test") != std::string::npos &&
-                         process_state(1, *own_start_time() + 1, own_pid_namespace()) == ProcessState::unknown;
+                         process_state(1, *own_start_time() + 1, own_pid_namespace()) == ProcessState::unknown &&
+                         sight_of(1, own_pid_namespace()) == Sight::hidden;
       line.ready(right ? 1 : 0);
       ::_exit(0);
     }
@@ -105,6 +106,16 @@ TEST(Identity, AForeignProcTellsOnlyOfOurselves) {
   const std::int64_t right = child.wait_ready();
   if (right < 0 && child.wait() == 1) GTEST_SKIP() << "no permission to make a PID namespace";
   EXPECT_EQ(right, 1);
+}
+
+TEST(Identity, WhoCanBeSeen) {
+  EXPECT_EQ(sight_of(::getpid(), own_pid_namespace()), Sight::seen);
+  EXPECT_EQ(sight_of(::getpid(), own_pid_namespace() + 1), Sight::elsewhere);
+  EXPECT_EQ(sight_of(::getpid(), 0), Sight::unknown);
+  Child child([](const Child::Line&) { return 0; });
+  const pid_t pid = child.pid();
+  child.wait();
+  EXPECT_EQ(sight_of(pid, own_pid_namespace()), Sight::seen) << "gone is known too";
 }
 
 }  // namespace

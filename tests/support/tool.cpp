@@ -67,7 +67,8 @@ std::vector<pid_t> children_of(pid_t pid) {
   return found;
 }
 
-ToolProcess::ToolProcess(std::vector<std::string> argv, const std::string& scratch)
+ToolProcess::ToolProcess(std::vector<std::string> argv, const std::string& scratch,
+                         const std::function<bool()>& before_exec)
     : base_(scratch + "/" + std::to_string(next_number())) {
   std::vector<char*> words;
   for (std::string& word : argv) words.push_back(word.data());
@@ -81,6 +82,7 @@ ToolProcess::ToolProcess(std::vector<std::string> argv, const std::string& scrat
     ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), 0);
     ::dup2(out, 1);
     ::dup2(err, 2);
+    if (!before_exec()) ::_exit(not_prepared);
     ::execvp(words[0], words.data());
     ::_exit(99);
   }
@@ -137,9 +139,10 @@ ToolTest::~ToolTest() {
   std::filesystem::remove_all(scratch_, ignored);
 }
 
-std::unique_ptr<ToolProcess> ToolTest::start(std::vector<std::string> arguments) {
+std::unique_ptr<ToolProcess> ToolTest::start(std::vector<std::string> arguments,
+                                             const std::function<bool()>& before_exec) {
   arguments.insert(arguments.begin(), tool_);
-  return std::make_unique<ToolProcess>(std::move(arguments), scratch_);
+  return std::make_unique<ToolProcess>(std::move(arguments), scratch_, before_exec);
 }
 
 Finished ToolTest::run(std::vector<std::string> arguments) { return start(std::move(arguments))->wait(); }

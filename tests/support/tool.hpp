@@ -17,6 +17,7 @@
 namespace shmcoord::test {
 
 inline constexpr std::chrono::seconds patience{20};
+inline constexpr int not_prepared = 98;
 
 struct Finished {
   int status = -1;  // as of waitpid
@@ -38,7 +39,10 @@ struct Finished {
 
 class ToolProcess {
  public:
-  ToolProcess(std::vector<std::string> argv, const std::string& scratch);
+  /// `before_exec` runs in the child; where it fails, the child ends with `not_prepared`.
+  ToolProcess(
+      std::vector<std::string> argv, const std::string& scratch,
+      const std::function<bool()>& before_exec = [] { return true; });
   ~ToolProcess();
   ToolProcess(const ToolProcess&) = delete;
   ToolProcess& operator=(const ToolProcess&) = delete;
@@ -67,7 +71,8 @@ class ToolTest : public ::testing::Test {
   ~ToolTest() override;
 
   /// `shmcoord ARGUMENT…`, in the background.
-  std::unique_ptr<ToolProcess> start(std::vector<std::string> arguments);
+  std::unique_ptr<ToolProcess> start(
+      std::vector<std::string> arguments, const std::function<bool()>& before_exec = [] { return true; });
   /// … to its end.
   Finished run(std::vector<std::string> arguments);
   /// `sh -c SCRIPT`; the tool is `$SHMCOORD`.

@@ -167,8 +167,9 @@ Acquired acquire_aloud(LockClient& client, const process::Request& request, std:
 }
 
 std::string kept_text(const LockClient& client) {
-  const auto keeping = process::keeping_holder_alive(client);
-  return keeping ? "; it is dead, but " + describe(*keeping) : std::string();
+  if (const auto keeping = process::keeping_holder_alive(client)) return "; it is dead, but " + describe(*keeping);
+  if (const auto hidden = process::holder_out_of_sight(client)) return "; " + describe(hidden->sight, hidden->pid);
+  return {};
 }
 
 int say_not_acquired(const LockClient& client, const Acquired& got, const WaitRule& rule) {

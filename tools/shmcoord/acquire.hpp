@@ -55,7 +55,8 @@ struct Acquired {
 
 [[nodiscard]] std::int64_t deadline_of(const WaitRule& rule);
 
-/// "; it is dead, but sleep 60 (pid 123) goes on…" when the lock's holder is dying, else nothing.
+/// Why it may take long: "; it is dead, but sleep 60 (pid 123) goes on…" when the lock's holder is dying, "; bound to
+/// process 7 of another PID namespace…" when it cannot be judged from here; else nothing.
 [[nodiscard]] std::string kept_text(const process::LockClient& client);
 
 /// Says why it was not acquired; the exit code.

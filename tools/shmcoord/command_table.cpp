@@ -122,6 +122,7 @@ constexpr std::array acquire_more{
 constexpr std::array inspect_more{
     "Of a holder that is dead, but whose lock is kept by processes that it started, these are named as far as /proc "
     "shows them.",
+    "A `notice` says what is missing here or around a session (a system call, /proc), and what is done without it.",
 };
 constexpr std::array check_more{
     "`damage` is what no operation and no death leaves behind. `pending` is what a death left half done; the next "

@@ -13,6 +13,7 @@
 #include "shmcoord/exit_codes.hpp"
 #include "shmcoord/joined.hpp"
 #include "shmcoord/messages.hpp"
+#include "shmcoord/notices.hpp"
 #include "shmcoord/render.hpp"
 
 // Looks at the segment through a read-only mapping: nothing is locked, finished or cleaned up, and no notice to a next
@@ -31,8 +32,9 @@ std::size_t terminal_width() {
 int show(const engine::Mapping& mapping, const InspectArgs& args) {
   const process::Clock& clock = process::real_clock();
   const process::Picture picture = process::take_picture(mapping, clock.now_ns(), args.names);
-  const Scene scene{
+  Scene scene{
       mapping, picture, clock.wall_ns(), !args.names.empty(), args.graph, process::keeping_alive(mapping, picture)};
+  scene.notices = notices_of(scene);
   std::string out;
   if (args.global.json) {
     out = inspect_json(scene) + '\n';

@@ -209,6 +209,8 @@ int lock_status(const Arguments& arguments) {
         text += "; it is dead, the next one takes over";
       } else if (g.life.life == process::Life::dying) {
         text += "; it is dead, but " + describe(process::keeping_alive(*mapping, picture));
+      } else if (g.sight != process::Sight::seen) {
+        text += "; " + describe(g.sight, g.pid);
       } else if (g.lease != Loss::none) {
         text += "; its lease ran out (" + std::string(to_string(g.lease)) + "), the next one takes over";
       }

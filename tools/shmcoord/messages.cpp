@@ -141,6 +141,24 @@ std::string describe(const std::vector<process::KeepingAlive>& keeping) {
                                      : " go on and keep it; it is free when they have ended");
 }
 
+std::string describe(process::Sight sight, std::int32_t pid) {
+  const std::string bound = "bound to process " + std::to_string(pid);
+  switch (sight) {
+    case process::Sight::seen: return bound;
+    case process::Sight::hidden:
+      return bound + ", which /proc does not show here: it counts as alive while any process has that number";
+    case process::Sight::elsewhere:
+      return bound +
+             " of another PID namespace, which cannot be judged from here: `shmcoord reap` there frees it when "
+             "that has ended, force-release takes it at once";
+    case process::Sight::unknown:
+      return bound +
+             ", which cannot be judged without /proc: `shmcoord reap` where it runs frees it when that has "
+             "ended, force-release takes it at once";
+  }
+  return bound;
+}
+
 std::string_view describe(Loss why) {
   switch (why) {
     case Loss::none: return "the segment was removed or replaced, or the session was ended";

@@ -52,6 +52,8 @@ void write_out(std::string_view text);
 [[nodiscard]] std::string takeover_text(std::string_view lock, const Previous& previous);
 /// "taken away by an operator", …
 [[nodiscard]] std::string_view describe(Loss why);
+/// "bound to process 7 of another PID namespace, which cannot be judged from here: …"
+[[nodiscard]] std::string describe(process::Sight sight, std::int32_t pid);
 
 /// "lock 'deploy' is busy: held by …"; `how` is "is busy", "was not free within 5s".
 [[nodiscard]] std::string busy_text(std::string_view lock, std::string_view how,

@@ -18,6 +18,7 @@
 #include "process/clock.hpp"
 #include "process/participant.hpp"
 #include "process/recovery.hpp"
+#include "process/surroundings.hpp"
 #include "shmcoord/durations.hpp"
 #include "shmcoord/error.hpp"
 #include "shmcoord/exit_codes.hpp"
@@ -86,6 +87,9 @@ class Reaper {
     DeathWatch::block_ending_signals();  // before the keeper's thread starts
     DeathWatch watch(mapping_);
     join();
+    if (!process::own_surroundings().pidfd) {
+      emit({"notice", nullptr, "pidfd_open is not available here: looks once a second", nullptr});
+    }
     const std::int64_t interval_ns = args_.interval ? args_.interval->count() : default_interval_ns;
     std::int64_t next_ns = 0;
     int confirm_ms = first_confirm_ms;

@@ -17,6 +17,14 @@
 
 namespace shmcoord::tool {
 
+/// Something that is missing, and what that costs: here, or at the sessions it names. What it says of single holders
+/// stands with them.
+struct Notice {
+  std::string_view code;
+  std::string text;  // one line
+  std::vector<const process::SessionView*> sessions = {};
+};
+
 /// All that a rendering needs: what was seen, and where and when.
 struct Scene {
   const process::Mapping& mapping;
@@ -25,6 +33,7 @@ struct Scene {
   bool filtered = false;     // only some locks were asked for: sessions that have nothing to do with them are left out
   bool graph = false;        // also the edges from waiters to holders
   std::vector<process::KeepingAlive> keeping = {};  // who keeps the dying holders
+  std::vector<Notice> notices = {};                 // of notices_of()
 };
 
 /// One document without a line break; every field is always there, null when it is unknown.

@@ -9,6 +9,7 @@
 #include "core/lease.hpp"
 #include "engine/segment_file.hpp"
 #include "shmcoord/json_writer.hpp"
+#include "shmcoord/messages.hpp"
 #include "shmcoord/render.hpp"
 
 // JSON of inspect and reap. A lock at a time is built, in a buffer that is reused, so that a segment with 100,000 locks
@@ -130,6 +131,7 @@ json::object object_of_holder(const Scene& scene, const process::GrantView& g, c
   o["has_lease"] = (g.flags & engine::entry_no_lease) == 0;
   o["lease_ended"] = loss_or_null(g.lease);
   o["kept_by"] = kept_by(scene, g, sp);
+  o["notice"] = g.sight == process::Sight::seen ? json::value(nullptr) : text_or_null(describe(g.sight, g.pid), sp);
   return o;
 }
 
@@ -195,7 +197,12 @@ std::string inspect_json(const Scene& scene) {
   out += R"(,"locks":)";
   write_array(out, writer, locks,
               [&](const process::LockView& lock, const json::storage_ptr& sp) { return object_of(scene, lock, sp); });
-  out += R"(,"semaphores":[],"guards":[])";
+  out += R"(,"semaphores":[],"guards":[],"notices":)";
+  write_array(out, writer, scene.notices, [](const Notice& notice, const json::storage_ptr& sp) {
+    json::array sessions(sp);
+    for (const process::SessionView* const s : notice.sessions) sessions.emplace_back(id_or_null(s->session_id, sp));
+    return json::object({{"code", view_of(notice.code)}, {"text", view_of(notice.text)}, {"sessions", sessions}}, sp);
+  });
   if (scene.graph) {
     out += R"(,"graph":)";
     write_array(out, writer, edges_of(scene), [&](const Edge& edge, const json::storage_ptr& sp) {

@@ -142,6 +142,7 @@ void add_lock(Table& table, const Scene& scene, const process::LockView& lock, s
                {program_of(g, width)},
                {or_dash(printable(g.reason))}});
     if (const auto keeping = keeping_of(scene, g)) table.note("  it is dead, but " + describe(*keeping));
+    if (g.sight != process::Sight::seen) table.note("  " + describe(g.sight, g.pid));
   }
   if (lock.holders.empty()) {
     table.add({{name, Ink::bold}, lock.damaged ? Cell{"damaged", Ink::bad} : Cell{"free", Ink::good}});
@@ -189,6 +190,7 @@ std::string inspect_text(const Scene& scene, bool color, std::size_t width) {
                      view.geo.sizes.joinable());
   if (mapping.removed()) out += "it was removed: every hold in it is lost\n";
   if (mapping.from_earlier_boot()) out += "it was made before the last boot: everybody in it is dead\n";
+  for (const Notice& notice : scene.notices) out += "notice: " + notice.text + '\n';
   if (!sessions.empty()) {
     out += '\n';
     table_of_sessions(scene, width).print(out, color, width);
