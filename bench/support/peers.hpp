@@ -64,6 +64,15 @@ inline double at(std::vector<double> v, double q) {
   return v.empty() ? 0 : v[static_cast<std::size_t>(q * static_cast<double>(v.size() - 1) + 0.5)];
 }
 
+/// A plain figure with its spread. `target`: at most that; 0: for the picture only.
+inline void report(const std::string& name, const std::string& unit, const std::vector<double>& values, double target) {
+  std::printf("%s: %.3f %s [%.3f – %.3f], median [p10 – p90] of %zu", name.c_str(), at(values, 0.5), unit.c_str(),
+              at(values, 0.1), at(values, 0.9), values.size());
+  if (target > 0) std::printf("  target %.0f: %s", target, at(values, 0.5) <= target ? "met" : "MISSED");
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
 /// One thing measured beside its peers: round by round in turn, so that whatever else the machine does hits all alike.
 class Comparison {
  public:

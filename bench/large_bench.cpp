@@ -1,0 +1,458 @@
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/stat.h>
+
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <string_view>
+#include <thread>
+
+#include "bench/support/peers.hpp"
+#include "engine/control.hpp"
+#include "engine/entry_text.hpp"
+#include "engine/name_index.hpp"
+#include "engine/segment_file.hpp"
+#include "process/liveness.hpp"
+#include "process/participant.hpp"
+#include "process/recovery.hpp"
+
+// Large segments: `large_bench [--short] [CASE]…`, cases as in main(). The short form has a tenth of everything and few
+// rounds: it shows that the measurements work, not the figures.
+//
+// Whatever is timed runs in a process of its own that opened the segment a moment ago, as a keeper or a tool would: no
+// page of it is mapped yet, nothing is in its caches because it was made there. Only look-ups are timed after a first
+// pass, for they are what a process does over and over.
+
+extern char** environ;
+
+namespace shmcoord::bench {
+namespace {
+
+using engine::EntryIndex;
+using engine::Mapping;
+using engine::RealPolicy;
+using engine::Sizes;
+using engine::View;
+using process::Participant;
+using Names = engine::NameIndex<RealPolicy>;
+
+bool short_form = false;
+
+std::uint32_t size(std::uint32_t whole) { return short_form ? whole / 10 : whole; }
+int rounds(int whole) { return short_form ? 3 : whole; }
+
+std::string segment_name(const std::string& what) { return "large-" + std::to_string(::getpid()) + "-" + what; }
+
+/// For the time of a case.
+class Made {
+ public:
+  Made(std::string name, const Sizes& sizes) : name_(std::move(name)) {
+    join(child([&] { Mapping::create(name_, {.sizes = sizes, .mode = 0600, .group = {}}); }));
+  }
+  ~Made() { Mapping::remove(name_); }
+  Made(const Made&) = delete;
+  Made& operator=(const Made&) = delete;
+
+  [[nodiscard]] const std::string& name() const { return name_; }
+
+ private:
+  std::string name_;
+};
+
+/// Short names of equal length, "job-0000042".
+std::string name_of(std::uint32_t number) {
+  const std::string digits = std::to_string(number);
+  return "job-" + std::string(7 - digits.size(), '0') + digits;
+}
+
+engine::Found insert(Participant& me, std::uint32_t number) {
+  const std::lock_guard guard(me.names_mutex());
+  Names names(me.mapping().view(), &me.mapping());
+  return names.find_or_insert(name_of(number), engine::Kind::lock, 1, {}, me.slot()).found;
+}
+
+void insert_all(const std::string& segment, std::uint32_t count) {
+  join(child([&] {
+    const auto me = Participant::join(Mapping::open(segment));
+    for (std::uint32_t n = 0; n < count; ++n) insert(*me, n);
+  }));
+}
+
+std::vector<std::uint32_t> shuffled(std::uint32_t count, unsigned seed) {
+  std::vector<std::uint32_t> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), 0U);
+  std::shuffle(numbers.begin(), numbers.end(), std::mt19937(seed));
+  return numbers;
+}
+
+std::int64_t allocated_bytes(const Mapping& mapping) {
+  struct stat st {};
+  ::fstat(mapping.fd(), &st);
+  return std::int64_t{st.st_blocks} * 512;
+}
+
+// --- a: a name among very many ---------------------------------------------------------------------------------------
+
+/// What any index in such a file needs at least: hash, one word of a table of that size, one line of a record.
+class TwoMisses {
+ public:
+  explicit TwoMisses(const engine::Geometry& geo) : mask_(geo.bucket_count - 1) {
+    const std::size_t index_bytes = std::size_t{geo.bucket_count} * 8;
+    const std::size_t bytes = index_bytes + std::size_t{geo.sizes.names} * sizeof(engine::Record);
+    const int fd = ::open("/dev/shm", O_TMPFILE | O_RDWR, 0600);
+    if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(bytes)) != 0) std::abort();
+    void* const p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (p == MAP_FAILED) std::abort();
+    index_ = static_cast<std::uint64_t*>(p);
+    records_ = static_cast<char*>(p) + index_bytes;
+    std::memset(p, 0, bytes);
+    std::mt19937 random(7);
+    for (std::uint32_t b = 0; b <= mask_; ++b) index_[b] = random() % geo.sizes.names;
+  }
+
+  [[nodiscard]] std::uint64_t probe(std::uint64_t hash) const {
+    const std::uint64_t record = __atomic_load_n(&index_[hash & mask_], __ATOMIC_ACQUIRE);
+    const auto* const line = reinterpret_cast<const std::uint64_t*>(records_ + record * sizeof(engine::Record));
+    return __atomic_load_n(line, __ATOMIC_ACQUIRE);
+  }
+
+ private:
+  std::uint32_t mask_;
+  std::uint64_t* index_;
+  char* records_;
+};
+
+void find_case() {
+  const std::uint32_t count = size(1'000'000);
+  const std::uint32_t batch = size(10'000);
+  const Made segment(segment_name("find"), {.names = count, .entries = 1'000, .sessions = 16});
+  insert_all(segment.name(), count);
+  join(child([&] {
+    const auto mapping = Mapping::open(segment.name());
+    const Names index(mapping->view());
+    const TwoMisses peer(mapping->view().geo);
+    const std::uint64_t key = mapping->view().header().segment_id;
+    // One behind the other, so that the text of the next name is no miss of its own.
+    const std::size_t length = name_of(0).size();
+    std::string text;
+    for (const std::uint32_t n : shuffled(count, 1)) text += name_of(n);
+    std::uint32_t turn = 0;
+    // The next lookup starts when this one is over: its name is found through the answer, to which `zero` is nothing.
+    const auto timed = [&](auto&& look_up) {
+      const std::uint32_t from = turn++ * batch % count;
+      const std::int64_t start = now_ns();
+      std::uint64_t zero = 0;
+      for (std::uint32_t i = 0; i < batch; ++i) {
+        const std::size_t at = (from + i) % count + zero;
+        zero = look_up(std::string_view(text).substr(at * length, length)) >> 40U;
+      }
+      const double took = static_cast<double>(now_ns() - start) / batch;
+      if (zero != 0) std::abort();
+      return took;
+    };
+    // Every page is mapped before the first round.
+    for (std::uint32_t n = 0; n < count; ++n) {
+      if (!index.find(name_of(n))) std::abort();
+      if (peer.probe(engine::hash_name(name_of(n), key)) != 0) std::abort();
+    }
+    Comparison c("look-up of one name among " + std::to_string(count), "ns", rounds(601));
+    c.ours(
+        [&] { return timed([&](std::string_view name) { return std::uint64_t{index.find(name).value().record}; }); });
+    c.peer("hash and two dependent misses", 1.3,
+           [&] { return timed([&](std::string_view name) { return peer.probe(engine::hash_name(name, key)); }); });
+    c.run();
+  }));
+}
+
+// --- b: opening ------------------------------------------------------------------------------------------------------
+
+double open_us(const std::string& segment) {
+  double& took = shared<double>();
+  join(child([&] {
+    const std::int64_t start = now_ns();
+    const auto mapping = Mapping::open(segment);
+    took = static_cast<double>(now_ns() - start) / 1e3;
+  }));
+  const double us = took;
+  ::munmap(&took, 4096);
+  return us;
+}
+
+void open_case() {
+  const Sizes sizes{.names = size(1'000'000)};
+  const Made full(segment_name("full"), sizes);
+  const Made empty(segment_name("empty"), sizes);
+  insert_all(full.name(), sizes.names);
+  insert_all(empty.name(), 10);
+  std::vector<double> opened;
+  Comparison c("opening a segment with " + std::to_string(sizes.names) + " names", "us", rounds(101));
+  c.ours([&] { return opened.emplace_back(open_us(full.name())); });
+  c.peer("the same with 10 names", 0, [&] { return open_us(empty.name()); });
+  c.run();
+  report("opening with that many names", "us", opened, 2'000);
+}
+
+// --- c: room ---------------------------------------------------------------------------------------------------------
+
+void room_case() {
+  const std::uint32_t count = size(1'000'000);
+  std::vector<double> bytes;
+  for (int r = 0; r < rounds(3); ++r) {
+    const Made segment(segment_name("room"), {.names = count});
+    double& one = shared<double>();
+    join(child([&] {
+      const auto me = Participant::join(Mapping::open(segment.name()));
+      const std::int64_t before = allocated_bytes(me->mapping());
+      for (std::uint32_t n = 0; n < count; ++n) insert(*me, n);
+      one = static_cast<double>(allocated_bytes(me->mapping()) - before) / count;
+    }));
+    bytes.push_back(one);
+  }
+  report("room of a free lock with a short name", "bytes", bytes, 256);
+}
+
+// --- d: looking at it ------------------------------------------------------------------------------------------------
+
+/// A hash over all that is allocated in the segment, and how much that is.
+std::pair<std::uint64_t, std::int64_t> contents_of(const std::string& segment) {
+  std::uint64_t& hash = shared<std::uint64_t>();
+  std::int64_t& bytes = shared<std::int64_t>();
+  join(child([&] {
+    const auto mapping = Mapping::open(segment, {.trusted_owner = {}, .read_only = true});
+    bytes = allocated_bytes(*mapping);
+    std::string block(1U << 20U, '\0');
+    for (off_t at = ::lseek(mapping->fd(), 0, SEEK_DATA); at >= 0; at = ::lseek(mapping->fd(), at, SEEK_DATA)) {
+      const off_t end = ::lseek(mapping->fd(), at, SEEK_HOLE);
+      while (at < end) {
+        const ssize_t n = ::pread(mapping->fd(), block.data(), block.size(), at);
+        if (n <= 0) std::abort();
+        hash = engine::hash_name({block.data(), static_cast<std::size_t>(std::min<off_t>(n, end - at))}, hash + 1);
+        at += n;
+      }
+    }
+  }));
+  const std::pair<std::uint64_t, std::int64_t> contents{hash, bytes};
+  ::munmap(&hash, 4096);
+  ::munmap(&bytes, 4096);
+  return contents;
+}
+
+struct Spent {
+  double wall_ms;
+  double cpu_ms;  // what a busy machine does not add to
+};
+
+Spent inspect_ms(const std::string& segment, bool as_json) {
+  std::vector<const char*> argv{SHMCOORD_TOOL_PATH, "-s", segment.c_str(), "inspect"};
+  if (as_json) argv.push_back("--json");
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  const std::int64_t start = now_ns();
+  pid_t pid = 0;
+  if (::posix_spawn(&pid, argv[0], &actions, nullptr, const_cast<char**>(argv.data()), environ) != 0) std::abort();
+  int status = 0;
+  rusage used{};
+  if (::wait4(pid, &status, 0, &used) != pid || status != 0) std::abort();
+  posix_spawn_file_actions_destroy(&actions);
+  const auto ms = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_usec) / 1e3;
+  };
+  return {static_cast<double>(now_ns() - start) / 1e6, ms(used.ru_utime) + ms(used.ru_stime)};
+}
+
+/// Joins, holds each of the locks on an entry of its own, as somebody who gave a name and a reason.
+class Holder {
+ public:
+  explicit Holder(const std::string& segment)
+      : me_(Participant::join(Mapping::open(segment),
+                              {.label = "bench", .heartbeat_interval = std::chrono::hours(1)})) {}
+
+  void hold(std::uint32_t number) {
+    const engine::Found found = insert(*me_, number);
+    const View& view = me_->mapping().view();
+    const EntryIndex i = me_->take_entry();
+    RealPolicy::store(view.entry(i).weight, 1);
+    if (!engine::write_texts(view, me_->mapping(), i, "pipeline:" + std::to_string(number), "build of the day")) {
+      std::abort();
+    }
+    const engine::ControlOps<RealPolicy> ops(view, found.record, found.generation);
+    if (ops.try_acquire(i, 1, RealPolicy::coarse_now_ns()).step != engine::Step::acquired) std::abort();
+    ops.finish_now();
+  }
+  [[nodiscard]] Participant& me() const { return *me_; }
+
+ private:
+  std::unique_ptr<Participant> me_;
+};
+
+/// A process that holds those locks of the segment until it is killed.
+pid_t holding(const std::string& segment, const std::vector<std::uint32_t>& numbers, engine::SlotIndex* slot = nullptr,
+              engine::RecordIndex* first = nullptr) {
+  struct Told {
+    engine::Word32 ready;
+    engine::SlotIndex slot;
+    engine::RecordIndex first;
+  };
+  Told& told = shared<Told>();
+  const pid_t pid = child([&] {
+    Holder holder(segment);
+    for (const std::uint32_t n : numbers) holder.hold(n);
+    told.slot = holder.me().slot();
+    told.first = insert(holder.me(), numbers.front()).record;
+    RealPolicy::store(told.ready, 1);
+    for (;;) ::pause();
+  });
+  while (RealPolicy::load(told.ready) == 0) {
+    if (::waitpid(pid, nullptr, WNOHANG) != 0) std::abort();
+    ::usleep(1000);
+  }
+  if (slot != nullptr) *slot = told.slot;
+  if (first != nullptr) *first = told.first;
+  ::munmap(&told, 4096);
+  return pid;
+}
+
+void end(pid_t pid) {
+  ::kill(pid, SIGKILL);
+  ::waitpid(pid, nullptr, 0);
+}
+
+void inspect_case() {
+  const std::uint32_t count = size(100'000);
+  const Made segment(segment_name("inspect"), {.names = count, .entries = count + 8});
+  insert_all(segment.name(), count);
+  const auto measure = [&](const std::string& what) {
+    const auto before = contents_of(segment.name());
+    for (const bool as_json : {true, false}) {
+      std::vector<double> wall;
+      std::vector<double> cpu;
+      for (int r = 0; r < rounds(21); ++r) {
+        const Spent spent = inspect_ms(segment.name(), as_json);
+        wall.push_back(spent.wall_ms);
+        cpu.push_back(spent.cpu_ms);
+      }
+      const std::string name = std::string("inspect ") + (as_json ? "--json " : "") + std::to_string(count) + what;
+      report(name, "ms", wall, as_json ? 500 : 0);
+      report("  of that CPU time", "ms", cpu, 0);
+    }
+    std::printf("  the segment's bytes and pages: %s\n",
+                contents_of(segment.name()) == before ? "unchanged" : "CHANGED");
+  };
+  measure(" free locks");
+  const pid_t holder = holding(segment.name(), shuffled(count, 2));
+  measure(" held locks");
+  end(holder);
+}
+
+// --- e: what a dead session held -------------------------------------------------------------------------------------
+
+/// How long it takes until the first hold is free, and until all are; and the same by a whole sweep.
+struct Took {
+  double first_ms;
+  double all_ms;
+};
+
+/// On a CPU of its own, if there are two: what looks on must not wait for what it looks at.
+void pin(pthread_t thread, int nth) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed) || nth-- > 0) continue;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    ::pthread_setaffinity_np(thread, sizeof one, &one);
+    return;
+  }
+}
+
+Took reclaim_ms(bool scattered, bool by_sweep) {
+  const std::uint32_t entries = size(250'000);
+  const std::uint32_t dying = size(10'000);
+  const Made segment(segment_name("reclaim"), {.names = entries, .entries = entries, .sessions = 64});
+  insert_all(segment.name(), entries);
+  std::vector<std::uint32_t> numbers(entries);
+  std::iota(numbers.begin(), numbers.end(), 0U);
+  if (scattered) numbers = shuffled(entries, 3);
+  const auto split = numbers.end() - dying;
+  // The living one is stopped, so that nobody but we bury.
+  const pid_t living = holding(segment.name(), {numbers.begin(), split});
+  engine::SlotIndex slot = 0;
+  engine::RecordIndex first = 0;
+  const pid_t dead = holding(segment.name(), {split, numbers.end()}, &slot, &first);
+  ::kill(living, SIGSTOP);
+  ::waitpid(living, nullptr, WUNTRACED);
+  end(dead);
+  Took& took = shared<Took>();
+  join(child([&] {
+    const auto mapping = Mapping::open(segment.name());
+    const engine::Record& watched = mapping->view().record(first);
+    engine::Word32 looking;
+    std::int64_t first_ns = 0;
+    std::thread observer([&] {
+      while (RealPolicy::load(watched.control).used != 0) RealPolicy::store(looking, 1);
+      first_ns = now_ns();
+    });
+    pin(observer.native_handle(), 1);
+    pin(::pthread_self(), 0);
+    while (RealPolicy::load(looking) == 0) RealPolicy::pause();
+    const std::int64_t start = now_ns();
+    const bool buried = by_sweep ? process::sweep(*mapping, start, {.reclaim_stale = false}).buried == 1
+                                 : process::bury(*mapping, slot);
+    const std::int64_t all_ns = now_ns();
+    if (!buried) std::abort();
+    observer.join();
+    took = {static_cast<double>(first_ns - start) / 1e6, static_cast<double>(all_ns - start) / 1e6};
+  }));
+  const Took t = took;
+  ::munmap(&took, 4096);
+  end(living);
+  return t;
+}
+
+void reclaim_case() {
+  const std::string what = std::to_string(size(10'000)) + " holds among " + std::to_string(size(250'000));
+  const auto measure = [&](const std::string& how, bool scattered, bool by_sweep, int times, double first_target,
+                           double all_target) {
+    std::vector<double> first;
+    std::vector<double> all;
+    for (int r = 0; r < times; ++r) {
+      const Took t = reclaim_ms(scattered, by_sweep);
+      first.push_back(t.first_ms);
+      all.push_back(t.all_ms);
+    }
+    report(what + ", " + how + ": first", "ms", first, first_target);
+    report(what + ", " + how + ": all", "ms", all, all_target);
+  };
+  measure("names side by side", false, false, rounds(11), 1, 20);
+  measure("names scattered", true, false, rounds(11), 1, 20);
+  measure("by a whole sweep", false, true, rounds(3), 0, 0);
+}
+
+}  // namespace
+}  // namespace shmcoord::bench
+
+int main(int argc, char** argv) {
+  using namespace shmcoord::bench;
+  std::vector<std::string_view> cases(argv + 1, argv + argc);
+  short_form = std::erase(cases, "--short") != 0;
+  const auto wanted = [&](const char* name) {
+    return cases.empty() || std::find(cases.begin(), cases.end(), name) != cases.end();
+  };
+  if (wanted("find")) find_case();
+  if (wanted("open")) open_case();
+  if (wanted("room")) room_case();
+  if (wanted("inspect")) inspect_case();
+  if (wanted("reclaim")) reclaim_case();
+  return 0;
+}
