@@ -14,7 +14,7 @@
 namespace shmcoord::engine {
 
 inline constexpr std::uint64_t segment_magic = 0x64726f6f636d6873ULL;  // "shmcoord", little endian
-inline constexpr std::uint32_t layout_version = 1;
+inline constexpr std::uint32_t layout_version = 2;
 inline constexpr std::size_t cache_line = 64;
 inline constexpr std::size_t page_size = 4096;
 
@@ -244,7 +244,7 @@ struct Geometry {
   std::uint64_t notices = 0;     // Notice per record
   std::uint64_t long_texts = 0;  // long_text_bytes per entry
   std::uint64_t total = 0;
-  std::uint32_t bucket_count = 0;  // power of two, at least the number of names
+  std::uint32_t bucket_count = 0;  // power of two, at least the number of names; twice that in a big segment
   std::uint32_t chunk_count = 0;
   Sizes sizes;
 
@@ -257,8 +257,11 @@ constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t to) noexcept { r
 constexpr Geometry geometry_of(const Sizes& sizes) noexcept {
   Geometry g;
   g.sizes = sizes;
+  // Every second record in a chain is one more cache miss for a look-up, so big segments have room to spare; the
+  // default one shall fit into a small /dev/shm.
+  const std::uint32_t buckets = sizes.names > Sizes{}.names ? 2 * sizes.names : sizes.names;
   g.bucket_count = 1;
-  while (g.bucket_count < sizes.names) g.bucket_count *= 2;
+  while (g.bucket_count < buckets) g.bucket_count *= 2;
   g.chunk_count = (sizes.entries + entries_per_chunk - 1) / entries_per_chunk;
   const std::uint64_t entries = std::uint64_t{g.chunk_count} * entries_per_chunk;
   std::uint64_t at = page_size;
