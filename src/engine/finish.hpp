@@ -81,12 +81,13 @@ class Finisher {
     P::wake(e.wake, 1);
   }
 
-  /// Makes the keeper of the entry's owner look at its holds.
+  /// Makes the keeper of the entry's owner look at its holds; one that is being buried has none any more.
   void signal_owner(EntryIndex i) const noexcept {
     const std::uint64_t owner = P::load(view_.owner_of(i));
     if (owner == 0) return;
     const SlotIndex s = unpack_owner(owner).slot;
     if (!view_.slot_exists(s) || s == detached_slot) return;
+    if (unpack_slot(P::load(view_.slot(s).id)).state == SlotState::dying) return;
     P::add(view_.slot(s).signal, 1);
     P::wake(view_.slot(s).signal, 1);
   }

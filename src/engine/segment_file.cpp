@@ -435,13 +435,18 @@ int Mapping::allocate(std::uint64_t offset, std::uint64_t bytes) const noexcept 
   struct stat st {};
   if (::fstat(fd_, &st) != 0) return errno;
   if (static_cast<std::uint64_t>(st.st_size) != view_.geo.total) return error_truncated;
-  for (std::uint64_t page = offset / page_size; page <= (offset + bytes - 1) / page_size; ++page) {
-    if (view_.pages_exist(page * page_size, page_size)) continue;
+  const auto missing = [&](std::uint64_t page) { return !view_.pages_exist(page * page_size, page_size); };
+  const std::uint64_t end = (offset + bytes - 1) / page_size + 1;
+  for (std::uint64_t page = offset / page_size; page < end; ++page) {
+    if (!missing(page)) continue;
+    const std::uint64_t first = page;
+    while (page + 1 < end && missing(page + 1)) ++page;
     // Without FALLOC_FL_KEEP_SIZE, so that a truncation that comes just now does not leave a page behind the end.
-    while (::fallocate(fd_, 0, static_cast<off_t>(page * page_size), page_size) != 0) {
+    while (::fallocate(fd_, 0, static_cast<off_t>(first * page_size),
+                       static_cast<off_t>((page + 1 - first) * page_size)) != 0) {
       if (errno != EINTR) return errno;
     }
-    RealPolicy::set_bits(view_.bitmap_word(page / 64), 1ULL << (page % 64));
+    for (std::uint64_t p = first; p <= page; ++p) RealPolicy::set_bits(view_.bitmap_word(p / 64), 1ULL << (p % 64));
   }
   return 0;
 }
@@ -449,6 +454,24 @@ int Mapping::allocate(std::uint64_t offset, std::uint64_t bytes) const noexcept 
 bool Mapping::try_ensure(std::uint64_t offset, std::uint64_t bytes) const noexcept {
   if (view_.pages_exist(offset, bytes)) return true;
   return !read_only_ && allocate(offset, bytes) == 0;
+}
+
+void Mapping::prepare_notices(std::span<const RecordIndex> records) const noexcept {
+  const auto begin_of = [&](RecordIndex r) { return view_.geo.notices + std::uint64_t{r} * sizeof(Notice); };
+  const auto end_of = [&](RecordIndex r) { return begin_of(r) + sizeof(Notice); };
+  for (std::size_t first = 0; first < records.size();) {
+    std::size_t last = first;
+    while (last + 1 < records.size() && view_.has_record(records[last + 1]) &&
+           begin_of(records[last + 1]) / page_size <= (end_of(records[last]) - 1) / page_size + 1) {
+      ++last;
+    }
+    // Without the room for all there may be room for some.
+    if (!view_.has_record(records[first]) ||
+        !try_ensure(begin_of(records[first]), end_of(records[last]) - begin_of(records[first]))) {
+      for (std::size_t i = first; i <= last; ++i) prepare_notice(records[i]);
+    }
+    first = last + 1;
+  }
 }
 
 void Mapping::ensure(std::uint64_t offset, std::uint64_t bytes) {

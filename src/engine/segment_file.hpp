@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -100,6 +101,8 @@ class Mapping final : public PageSource {
   void prepare_notice(RecordIndex r) const noexcept {
     if (view_.has_record(r)) (void)try_ensure(view_.geo.notices + std::uint64_t{r} * sizeof(Notice), sizeof(Notice));
   }
+  /// The same for many, in ascending order: pages side by side are asked for at once, and none that nobody needs.
+  void prepare_notices(std::span<const RecordIndex> records) const noexcept;
 
   enum class Identity : std::uint8_t {
     same,      ///< the path leads to this file

@@ -1,9 +1,11 @@
 #include "process/recovery.hpp"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <utility>
 
+#include "base/fixed_vector.hpp"
 #include "engine/bury_entry.hpp"
 #include "engine/chunks.hpp"
 #include "engine/entry_text.hpp"
@@ -27,27 +29,52 @@ using engine::View;
 
 namespace {
 
-bool names(const ChunkOwner& owner, SlotIndex slot, std::uint64_t incarnation) {
-  return owner.slot == slot && engine::same_incarnation(owner.incarnation, incarnation);
+// Few, so that what the session held first is free soon.
+constexpr std::size_t chunks_at_once = 8;
+using ChunkList = base::FixedVector<std::uint32_t, chunks_at_once>;
+
+// Room for what the next holders will be told. For many entries in one go, because each page costs a system call else.
+void prepare_notices(const Mapping& mapping, const ChunkList& chunks) {
+  std::array<RecordIndex, chunks_at_once * engine::entries_per_chunk> records;
+  auto end = records.begin();
+  for (const std::uint32_t chunk : chunks) {
+    for (EntryIndex i = 0; i < engine::entries_per_chunk; ++i) {
+      const engine::Entry& entry = mapping.view().entry(chunk * engine::entries_per_chunk + i);
+      const engine::Status status = engine::unpack_status(RealPolicy::load(entry.status));
+      if (status.phase != Phase::free) *end++ = status.record;
+    }
+  }
+  std::sort(records.begin(), end);
+  mapping.prepare_notices({records.begin(), end});
 }
 
-// Everything that belongs to the session; frees its chunks unless it may still run. False: the segment is damaged.
+// All entries of the chunk; frees it unless its session may still run. False: the segment is damaged here.
+bool bury_chunk(const View& view, std::uint32_t chunk, std::uint64_t owner, Burial why) {
+  bool whole = true;
+  for (EntryIndex i = 0; i < engine::entries_per_chunk; ++i) {
+    whole = engine::bury_entry<RealPolicy>(view, chunk * engine::entries_per_chunk + i, owner, why) && whole;
+  }
+  if (whole && why != Burial::robbed) Chunks<RealPolicy>(view).free(chunk, owner);
+  return whole;
+}
+
+// Everything that belongs to the session. False: the segment is damaged.
 bool bury_entries(const Mapping& mapping, SlotIndex slot, std::uint64_t incarnation, Burial why) {
   const View& view = mapping.view();
-  const Chunks<RealPolicy> chunks(view);
+  const std::uint64_t mine = engine::pack_owner({slot, incarnation});
   bool sound = true;
-  chunks.for_each([&](std::uint32_t chunk, std::uint64_t owner) {
-    if (!names(engine::unpack_owner(owner), slot, incarnation)) return;
-    bool whole = true;
-    for (EntryIndex i = 0; i < engine::entries_per_chunk; ++i) {
-      const EntryIndex entry = chunk * engine::entries_per_chunk + i;
-      const engine::Status status = engine::unpack_status(RealPolicy::load(view.entry(entry).status));
-      if (why != Burial::leaving && status.phase != Phase::free) mapping.prepare_notice(status.record);
-      whole = engine::bury_entry<RealPolicy>(view, entry, owner, why) && whole;
-    }
-    if (whole && why != Burial::robbed) chunks.free(chunk, owner);
-    sound = sound && whole;
+  ChunkList found;
+  const auto bury_found = [&] {
+    if (why != Burial::leaving) prepare_notices(mapping, found);
+    for (const std::uint32_t chunk : found) sound = bury_chunk(view, chunk, mine, why) && sound;
+    found = {};
+  };
+  Chunks<RealPolicy>(view).for_each([&](std::uint32_t chunk, std::uint64_t owner) {
+    if (owner != mine) return;
+    found.push_back(chunk);
+    if (found.size() == found.capacity()) bury_found();
   });
+  bury_found();
   return sound;
 }
 

@@ -7,7 +7,9 @@
 
 #include <filesystem>
 #include <functional>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "engine/entry_text.hpp"
 #include "engine/name_index.hpp"
@@ -119,6 +121,38 @@ TEST_F(SegmentSpace, LongTextsThatDoNotFitLeaveTheOldOnes) {
     EXPECT_FALSE(write_texts(view, *m, 0, "me", std::string(4096, 'r')) &&
                  !view.pages_exist(view.geo.long_texts, long_text_bytes));
     EXPECT_EQ(read_texts(view, 0).holder, "me");
+  });
+}
+
+TEST_F(SegmentSpace, NoticesThatDoNotAllFitTakeWhatThereIs) {
+  with_tmpfs("1m", [&](const std::string& path) {
+    const auto m = Mapping::create(path);
+    const View& view = m->view();
+    const auto blocks = [&] {
+      struct stat st {};
+      ::stat(path.c_str(), &st);
+      return static_cast<std::uint64_t>(st.st_blocks) * 512;
+    };
+    const auto exists = [&](RecordIndex r) {
+      return view.pages_exist(view.geo.notices + std::uint64_t{r} * sizeof(Notice), sizeof(Notice));
+    };
+    // Neighbours, and one further away: no page that none of them needs.
+    const std::uint64_t empty = blocks();
+    const std::vector<RecordIndex> few{0, 0, 1, 100};
+    m->prepare_notices(few);
+    for (const RecordIndex r : few) EXPECT_TRUE(exists(r)) << r;
+    EXPECT_EQ(blocks() - empty, 2 * page_size);
+    EXPECT_FALSE(exists(50));
+    // A run that is longer than the room, with an index that damage made.
+    std::vector<RecordIndex> many(4'000);
+    std::iota(many.begin(), many.end(), 1'000);
+    many.push_back(1'000'000);
+    m->prepare_notices(many);
+    EXPECT_FALSE(exists(4'999)) << "there was room for all";
+    std::size_t there = 0;
+    for (RecordIndex r = 1'000; r < 5'000 && exists(r); ++r) ++there;
+    EXPECT_GT(there, 100U) << "what there was room for";
+    EXPECT_FALSE(m->try_ensure(view.geo.long_texts, long_text_bytes)) << "nothing was left over";
   });
 }
 
