@@ -168,9 +168,7 @@ Phase phase_to_be(const View& view, EntryIndex i, const engine::Status& status) 
   return status.phase == Phase::prepared ? Phase::prepared : Phase::free;
 }
 
-EntryView entry_view(const Mapping& mapping, EntryIndex i, const ChunkOwner& owner, const engine::Status& status,
-                     std::int64_t now_ns) {
-  const View& view = mapping.view();
+EntryView entry_view(const View& view, EntryIndex i, const ChunkOwner& owner, const engine::Status& status) {
   const engine::Entry& e = view.entry(i);
   EntryView v;
   v.entry = i;
@@ -182,16 +180,20 @@ EntryView entry_view(const Mapping& mapping, EntryIndex i, const ChunkOwner& own
   v.flags = RealPolicy::load(e.flags);
   v.since_ns = static_cast<std::int64_t>(RealPolicy::load(e.since_ns));
   v.last_sign_ns = last_sign_of(view, i);
+  return v;
+}
+
+void add_detail(EntryView& v, const Mapping& mapping, std::int64_t now_ns) {
+  const View& view = mapping.view();
   v.bound_process_gone =
-      owner.slot == engine::detached_slot && life_of_entry(mapping, i, Look::quick).life == Life::dead;
+      v.slot == engine::detached_slot && life_of_entry(mapping, v.entry, Look::quick).life == Life::dead;
   if (const engine::Record* const record = record_at(view, v.record); record != nullptr) {
-    if (holds(v.phase)) v.lease = judge_lease(view, v.record, i, now_ns);
+    if (holds(v.phase)) v.lease = judge_lease(view, v.record, v.entry, now_ns);
     v.name = engine::NameIndex<RealPolicy>(view).name_of({v.record, RealPolicy::load(record->generation)});
   }
-  engine::EntryTexts texts = engine::read_texts(view, i);
+  engine::EntryTexts texts = engine::read_texts(view, v.entry);
   v.holder = std::move(texts.holder);
   v.reason = std::move(texts.reason);
-  return v;
 }
 
 bool owns(const SessionView& s, const EntryView& e) {
@@ -276,7 +278,7 @@ bool fence(const Mapping& mapping, SlotIndex s, std::uint64_t incarnation) {
   return true;
 }
 
-Snapshot take_snapshot(const Mapping& mapping, std::int64_t now_ns) {
+Snapshot take_snapshot(const Mapping& mapping, std::int64_t now_ns, Detail detail) {
   const View& view = mapping.view();
   Snapshot snapshot;
   const std::uint64_t high = RealPolicy::load(view.header().slot_high);
@@ -290,8 +292,10 @@ Snapshot take_snapshot(const Mapping& mapping, std::int64_t now_ns) {
       const EntryIndex i = chunk * engine::entries_per_chunk + n;
       const engine::Status status = engine::unpack_status(RealPolicy::load(view.entry(i).status));
       if (status.phase == Phase::free) continue;
-      EntryView v = entry_view(mapping, i, engine::unpack_owner(owner), status, now_ns);
-      if (v.phase != Phase::free) snapshot.entries.push_back(std::move(v));
+      EntryView v = entry_view(view, i, engine::unpack_owner(owner), status);
+      if (v.phase == Phase::free) continue;
+      if (detail == Detail::full) add_detail(v, mapping, now_ns);
+      snapshot.entries.push_back(std::move(v));
     }
   });
   return snapshot;

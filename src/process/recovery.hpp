@@ -89,9 +89,12 @@ struct Snapshot {
   std::vector<EntryView> entries;  // not free
 };
 
+/// brief: entries without name, texts, lease and bound process, for who looks at the locks themselves.
+enum class Detail : std::uint8_t { full, brief };
+
 /// Reads everything without changing anything and without touching a page that does not exist; works on a read-only
 /// mapping. Not one moment in time: entries may have moved on while it was taken.
-[[nodiscard]] Snapshot take_snapshot(const Mapping& mapping, std::int64_t now_ns);
+[[nodiscard]] Snapshot take_snapshot(const Mapping& mapping, std::int64_t now_ns, Detail detail = Detail::full);
 
 // --- what to do about it ---------------------------------------------------
 

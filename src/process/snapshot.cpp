@@ -200,12 +200,14 @@ class Painter {
   std::vector<std::uint32_t> by_slot_;  // slot -> index of its session
 };
 
-/// Through pointers: a view is big, and is moved once.
+/// Through pointers: a view is big, and is moved once at most.
 void sort_by_name(std::vector<LockView>& locks) {
+  const auto by_name = [](const LockView& a, const LockView& b) { return a.name < b.name; };
+  if (std::is_sorted(locks.begin(), locks.end(), by_name)) return;
   std::vector<LockView*> order;
   order.reserve(locks.size());
   for (LockView& lock : locks) order.push_back(&lock);
-  std::sort(order.begin(), order.end(), [](const LockView* a, const LockView* b) { return a->name < b->name; });
+  std::sort(order.begin(), order.end(), [&](const LockView* a, const LockView* b) { return by_name(*a, *b); });
   std::vector<LockView> sorted;
   sorted.reserve(locks.size());
   for (LockView* const lock : order) sorted.push_back(std::move(*lock));
@@ -214,13 +216,24 @@ void sort_by_name(std::vector<LockView>& locks) {
 
 }  // namespace
 
+std::uint64_t names_in_use(const View& view) noexcept {
+  std::uint64_t names = 0;
+  const std::uint64_t high = P::load(view.header().record_high);
+  for (RecordIndex r = 0; r < high && view.has_record(r); ++r) {
+    if (!view.pages_exist(view.offset_of(&view.directory(r)), sizeof(engine::Word64))) continue;
+    if (engine::unpack_record(P::load(view.directory(r))).state != engine::RecordState::free) ++names;
+  }
+  return names;
+}
+
 Picture take_picture(const Mapping& mapping, std::int64_t now_ns, const std::vector<std::string>& names) {
   Picture picture;
   picture.now_ns = now_ns;
-  picture.snapshot = take_snapshot(mapping, now_ns);
+  picture.snapshot = take_snapshot(mapping, now_ns, Detail::brief);
   const engine::NameIndex<P> index(mapping.view());
   Painter painter(mapping, picture);
   if (names.empty()) {
+    picture.locks.reserve(names_in_use(mapping.view()));
     index.for_each_live([&](engine::Found found, std::string_view name, const Record&) { painter.paint(found, name); });
   }
   for (auto n = names.begin(); n != names.end(); ++n) {

@@ -131,10 +131,13 @@ struct LockView {
 
 struct Picture {
   std::int64_t now_ns = 0;
-  Snapshot snapshot;                 // sessions and entries as the reaper sees them
+  Snapshot snapshot;                 // sessions as the reaper sees them, entries in brief
   std::vector<LockView> locks;       // by name; other kinds too
   std::vector<std::string> unknown;  // names that were asked for and are not there
 };
+
+/// How many names there are, with those that are being made or removed.
+[[nodiscard]] std::uint64_t names_in_use(const engine::View& view) noexcept;
 
 /// Everything, or only the locks with these names. Works on a read-only mapping and writes nothing. A name index that
 /// cannot be walked throws Error(segment_corrupt).

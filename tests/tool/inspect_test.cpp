@@ -152,6 +152,23 @@ TEST_F(Inspect, ColumnsAreAlignedAsATerminalShowsThem) {
   }
 }
 
+TEST_F(Inspect, ADocumentOfManyPiecesIsWhole) {
+  constexpr int locks = 40;
+  const auto reason_of = [](int n) { return std::to_string(n) + std::string(4'000, static_cast<char>('a' + n % 26)); };
+  for (int n = 0; n < locks; ++n) {
+    const std::string name = "lock-" + std::to_string(100 + n);
+    ASSERT_EQ(run({"lock", "acquire", name, "--holder", "me", "--reason", reason_of(n)}).code(), 0);
+  }
+  const json::object seen = look();
+  const json::array& all = seen.at("locks").as_array();
+  ASSERT_EQ(all.size(), static_cast<std::size_t>(locks));
+  for (int n = 0; n < locks; ++n) {
+    const json::object& lock = all[static_cast<std::size_t>(n)].as_object();
+    EXPECT_EQ(text(lock.at("name")), "lock-" + std::to_string(100 + n));
+    EXPECT_EQ(text(lock.at("holder").as_object().at("reason")), reason_of(n));
+  }
+}
+
 TEST_F(Inspect, WatchWritesADocumentALineUntilItIsInterrupted) {
   ASSERT_EQ(run({"lock", "acquire", "x", "--holder", "me"}).code(), 0);
   const auto watch = start({"--json", "inspect", "--watch"});

@@ -35,15 +35,15 @@ int show(const engine::Mapping& mapping, const InspectArgs& args) {
   Scene scene{
       mapping, picture, clock.wall_ns(), !args.names.empty(), args.graph, process::keeping_alive(mapping, picture)};
   scene.notices = notices_of(scene);
-  std::string out;
   if (args.global.json) {
-    out = inspect_json(scene) + '\n';
+    inspect_json(scene, write_out);
   } else {
+    std::string out;
     if (args.watch && ::isatty(STDOUT_FILENO) != 0) out = "\x1b[H\x1b[J";
     out += inspect_text(scene, args.global.color, terminal_width());
     if (args.watch && ::isatty(STDOUT_FILENO) == 0) out += '\n';
+    write_out(out);
   }
-  write_out(out);
   for (const std::string& name : picture.unknown) {
     say_error("not_found", "no lock '" + printable(name) + "' in segment " + printable(mapping.name()));
   }

@@ -196,7 +196,9 @@ int lock_status(const Arguments& arguments) {
                                             [&](const process::GrantView& g) { return g.holder == *asked; });
   if (arguments.global.json) {
     const Scene scene{*mapping, picture, clock.wall_ns(), true, false, process::keeping_alive(*mapping, picture)};
-    const json::value document = json::parse(inspect_json(scene));
+    std::string text;
+    inspect_json(scene, [&](std::string_view piece) { text += piece; });
+    const json::value document = json::parse(text);
     print_line(json_text(document.at("locks").at(0)));
   } else if (lock.holders.empty()) {
     print_line(printable(lock.name) + ": free");

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,8 +37,9 @@ struct Scene {
   std::vector<Notice> notices = {};                 // of notices_of()
 };
 
-/// One document without a line break; every field is always there, null when it is unknown.
-[[nodiscard]] std::string inspect_json(const Scene& scene);
+/// One document on one line, given to `write` piece by piece, since it may be bigger than all that it is about; every
+/// field is always there, null when it is unknown.
+void inspect_json(const Scene& scene, const std::function<void(std::string_view)>& write);
 /// Lines with aligned columns. `width`: columns of the terminal, 0: nothing is cut.
 [[nodiscard]] std::string inspect_text(const Scene& scene, bool color, std::size_t width);
 

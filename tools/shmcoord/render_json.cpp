@@ -52,13 +52,6 @@ json::object object_of_segment(const Scene& scene) {
   const engine::Header& header = view.header();
   const auto used = [](std::uint64_t count, std::uint64_t of) { return json::object{{"used", count}, {"of", of}}; };
   const auto& seen = scene.picture.snapshot;
-  std::uint64_t names = 0;
-  const std::uint64_t high = engine::RealPolicy::load(header.record_high);
-  for (engine::RecordIndex r = 0; r < high && view.has_record(r); ++r) {
-    if (!view.pages_exist(view.offset_of(&view.directory(r)), sizeof(engine::Word64))) continue;
-    const auto id = engine::unpack_record(engine::RealPolicy::load(view.directory(r)));
-    names += id.state == engine::RecordState::free ? 0 : 1;
-  }
   return {{"name", view_of(printable(scene.mapping.name()))},
           {"path", view_of(printable(scene.mapping.path()))},
           {"id", id_or_null(header.segment_id, {})},
@@ -67,7 +60,7 @@ json::object object_of_segment(const Scene& scene) {
           {"removed", scene.mapping.removed()},
           {"earlier_boot", scene.mapping.from_earlier_boot()},
           {"bytes", view.geo.total},
-          {"names", used(names, view.geo.sizes.names)},
+          {"names", used(process::names_in_use(view), view.geo.sizes.names)},
           {"entries", used(seen.entries.size(), view.geo.entry_count())},
           {"sessions", used(seen.sessions.size(), view.geo.sizes.joinable())}};
 }
@@ -166,46 +159,50 @@ json::object object_of(const Scene& scene, const process::LockView& lock, const 
   return o;
 }
 
-/// Calls make(element, storage) for each and writes the results as one array.
-template <class Range, class Make>
-void write_array(std::string& out, JsonWriter& writer, const Range& range, Make&& make) {
+constexpr std::size_t piece_bytes = 65'536;
+
+/// Calls make(element, storage) for each and writes the results as one array; gives `out` away whenever it has a piece.
+template <class Range, class Make, class Give>
+void write_array(std::string& out, JsonWriter& writer, const Range& range, Make&& make, Give&& give) {
   alignas(16) unsigned char buffer[16'384];
   char before = '[';
   for (const auto& element : range) {
     json::monotonic_resource memory(buffer, sizeof buffer);
     out += std::exchange(before, ',');
     writer.write(json::value(make(element, json::storage_ptr(&memory))));
+    if (out.size() < piece_bytes) continue;
+    give(out);
+    out.clear();
   }
   out += before == '[' ? "[]" : "]";
 }
 
 }  // namespace
 
-std::string inspect_json(const Scene& scene) {
+void inspect_json(const Scene& scene, const std::function<void(std::string_view)>& write) {
   const std::int64_t now_ns = scene.picture.now_ns;
-  const std::vector<process::LockView>& locks = scene.picture.locks;
   std::string out;
-  out.reserve(4096 + locks.size() * 900);
   JsonWriter writer(out);
   out += R"({"time":)";
   writer.write(text_or_null(rfc3339(scene.wall_ns), {}));
   out += R"(,"segment":)";
   writer.write(json::value(object_of_segment(scene)));
   out += R"(,"sessions":)";
-  write_array(out, writer, sessions_of(scene),
-              [&](const SessionUse& use, const json::storage_ptr& sp) { return object_of(use, now_ns, sp); });
+  const auto array = [&](const auto& range, auto&& make) { write_array(out, writer, range, make, write); };
+  array(sessions_of(scene),
+        [&](const SessionUse& use, const json::storage_ptr& sp) { return object_of(use, now_ns, sp); });
   out += R"(,"locks":)";
-  write_array(out, writer, locks,
-              [&](const process::LockView& lock, const json::storage_ptr& sp) { return object_of(scene, lock, sp); });
+  array(scene.picture.locks,
+        [&](const process::LockView& lock, const json::storage_ptr& sp) { return object_of(scene, lock, sp); });
   out += R"(,"semaphores":[],"guards":[],"notices":)";
-  write_array(out, writer, scene.notices, [](const Notice& notice, const json::storage_ptr& sp) {
+  array(scene.notices, [](const Notice& notice, const json::storage_ptr& sp) {
     json::array sessions(sp);
     for (const process::SessionView* const s : notice.sessions) sessions.emplace_back(id_or_null(s->session_id, sp));
     return json::object({{"code", view_of(notice.code)}, {"text", view_of(notice.text)}, {"sessions", sessions}}, sp);
   });
   if (scene.graph) {
     out += R"(,"graph":)";
-    write_array(out, writer, edges_of(scene), [&](const Edge& edge, const json::storage_ptr& sp) {
+    array(edges_of(scene), [&](const Edge& edge, const json::storage_ptr& sp) {
       return json::object({{"lock", view_of(printable(edge.lock->name))},
                            {"waiter", text_or_null(edge.waiter->holder, sp)},
                            {"waiter_session", id_or_null(edge.waiter->session_id, sp)},
@@ -214,8 +211,8 @@ std::string inspect_json(const Scene& scene) {
                           sp);
     });
   }
-  out += '}';
-  return out;
+  out += "}\n";
+  write(out);
 }
 
 std::string reap_json(const ReapEvent& event, std::int64_t wall_ns) {
