@@ -23,6 +23,7 @@
 #include "process/segment_check.hpp"
 #include "process/snapshot.hpp"
 #include "shmcoord/error.hpp"
+#include "shmcoord/notices.hpp"
 #include "shmcoord/render.hpp"
 
 // Any bytes in a segment: opening, inspecting, checking, reaping and locking end, with an answer or an Error.
@@ -201,8 +202,11 @@ void look(const Template& from, bool bitmap_changed) {
     const std::int64_t now = RealPolicy::now_ns();
     answer_or_error([&] {
       const process::Picture picture = process::take_picture(*mapping, now);
-      const tool::Scene scene{*mapping, picture, 0, false, true, process::keeping_alive(*mapping, picture)};
-      if (!is_json(tool::inspect_json(scene))) give_up("what is printed is no JSON");
+      tool::Scene scene{*mapping, picture, 0, false, true, process::keeping_alive(*mapping, picture)};
+      scene.notices = tool::notices_of(scene);
+      std::string document;
+      tool::inspect_json(scene, [&](std::string_view piece) { document += piece; });
+      if (!is_json(document)) give_up("what is printed is no JSON");
       if (tool::inspect_text(scene, true, 80).empty()) give_up("nothing is printed");
       (void)process::plan(picture.snapshot, {});
       (void)process::take_picture(*mapping, now, {"deploy", std::string(200, 'n'), "absent"});

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "engine/layout.hpp"
-#include "process/identity.hpp"
+#include "engine/own_namespace.hpp"
 #include "shmcoord/shmcoord.hpp"
 #include "support/tool.hpp"
 
@@ -118,7 +118,7 @@ std::vector<Bad> all_bad() {
       {"another time namespace",
        Errc::unsupported,
        with(offsetof(Header, time_namespace), std::uint64_t{12345}),
-       {"time namespace 12345", std::to_string(process::own_time_namespace())}},
+       {"time namespace 12345", std::to_string(engine::own_namespace(engine::NamespaceKind::time))}},
       {"sizes beyond all bounds",
        Errc::segment_corrupt,
        with(offsetof(Header, sizes), 0xffffffffU),

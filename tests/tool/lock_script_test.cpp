@@ -83,7 +83,7 @@ TEST_F(LockScript, MoreNamesThanTheTableHolds) {
     ASSERT_EQ(run({"lock", "acquire", name, "--holder", "x", "-n"}).code(), 0) << job;
     ASSERT_EQ(run({"lock", "release", name, "--holder", "x"}).code(), 0) << job;
   }
-  EXPECT_EQ(run({"segment", "check"}).out, "8 names, 0 sessions, 1 entries: sound\n");
+  EXPECT_NE(run({"segment", "check"}).out.find(": sound"), std::string::npos);
   EXPECT_FALSE(is_free("x"));
   for (int held = 0; held < 7; ++held) {
     ASSERT_EQ(run({"lock", "acquire", "held-" + std::to_string(held), "--holder", "x", "-n"}).code(), 0) << held;

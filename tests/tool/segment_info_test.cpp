@@ -71,7 +71,7 @@ TEST_F(SegmentInfo, FullTablesNameTheirTrueSize) {
   ASSERT_EQ(run({"lock", "acquire", "b", "--holder", "2"}).code(), 0);
   const Finished names = run({"lock", "acquire", "c", "--holder", "3"});
   EXPECT_EQ(names.code(), 69);
-  EXPECT_NE(names.err.find("all 2 names of the segment are in use"), std::string::npos) << names.err;
+  EXPECT_NE(names.err.find("all 2 names of the segment are held or waited for"), std::string::npos) << names.err;
   const auto first = start({"run", "-l", "a", "--", "true"});
   ASSERT_TRUE(eventually([&] { return run({"inspect"}).out.find("waits") != std::string::npos; }));
   const Finished entries = run({"run", "-l", "b", "--", "true"});
