@@ -1,6 +1,8 @@
 #include "process/snapshot.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <span>
 #include <utility>
 
@@ -200,17 +202,28 @@ class Painter {
   std::vector<std::uint32_t> by_slot_;  // slot -> index of its session
 };
 
-/// Through pointers: a view is big, and is moved once at most.
+/// Through keys and pointers: a view is big, and is moved once at most; most names differ within their first bytes.
 void sort_by_name(std::vector<LockView>& locks) {
-  const auto by_name = [](const LockView& a, const LockView& b) { return a.name < b.name; };
-  if (std::is_sorted(locks.begin(), locks.end(), by_name)) return;
-  std::vector<LockView*> order;
+  if (std::is_sorted(locks.begin(), locks.end(), [](const auto& a, const auto& b) { return a.name < b.name; })) return;
+  struct Key {
+    std::array<unsigned char, 16> start{};
+    LockView* lock = nullptr;
+    bool operator<(const Key& other) const noexcept {
+      const int order = std::memcmp(start.data(), other.start.data(), start.size());
+      return order != 0 ? order < 0 : lock->name < other.lock->name;
+    }
+  };
+  std::vector<Key> order;
   order.reserve(locks.size());
-  for (LockView& lock : locks) order.push_back(&lock);
-  std::sort(order.begin(), order.end(), [&](const LockView* a, const LockView* b) { return by_name(*a, *b); });
+  for (LockView& lock : locks) {
+    Key& key = order.emplace_back();
+    std::copy_n(lock.name.begin(), std::min(lock.name.size(), key.start.size()), key.start.begin());
+    key.lock = &lock;
+  }
+  std::sort(order.begin(), order.end());
   std::vector<LockView> sorted;
   sorted.reserve(locks.size());
-  for (LockView* const lock : order) sorted.push_back(std::move(*lock));
+  for (const Key& key : order) sorted.push_back(std::move(*key.lock));
   locks.swap(sorted);
 }
 

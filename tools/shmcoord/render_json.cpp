@@ -12,8 +12,8 @@
 #include "shmcoord/messages.hpp"
 #include "shmcoord/render.hpp"
 
-// JSON of inspect and reap. A lock at a time is built, in a buffer that is reused, so that a segment with 100,000 locks
-// needs no tree of millions of values.
+// JSON of inspect and reap. Locks are written as they come: a segment with 100,000 of them needs no tree of millions of
+// values.
 
 namespace shmcoord::tool {
 namespace {
@@ -65,15 +65,15 @@ json::object object_of_segment(const Scene& scene) {
           {"sessions", used(seen.sessions.size(), view.geo.sizes.joinable())}};
 }
 
-json::object object_of(const SessionUse& use, std::int64_t now_ns, const json::storage_ptr& sp) {
+json::object object_of(const SessionUse& use, std::int64_t now_ns) {
   const process::SessionView& s = *use.session;
-  json::object o(sp);
-  o["id"] = id_or_null(s.session_id, sp);
+  json::object o;
+  o["id"] = id_or_null(s.session_id, {});
   o["slot"] = s.slot;
-  o["label"] = text_or_null(s.label, sp);
+  o["label"] = text_or_null(s.label, {});
   o["pid"] = number_or_null(s.pid);
   o["uid"] = s.uid;
-  o["command"] = text_or_null(s.command, sp);
+  o["command"] = text_or_null(s.command, {});
   o["alive"] = alive(s.life);
   o["life"] = view_of(to_string(s.life.life));
   o["proof"] = view_of(to_string(s.life.proof));
@@ -87,131 +87,135 @@ json::object object_of(const SessionUse& use, std::int64_t now_ns, const json::s
   return o;
 }
 
+void add_text_or_null(ObjectWriter& o, std::string_view key, const std::string& text) {
+  if (text.empty()) {
+    o.add(key, nullptr);
+  } else {
+    o.add_text(key, printable(text));
+  }
+}
+
 /// The fields that holders and waiters have in common.
-json::object object_of(const process::GrantView& g, std::string_view id_field, const json::storage_ptr& sp) {
-  json::object o(sp);
-  o.reserve(16);
-  o[view_of(id_field)] = text_or_null(g.holder, sp);
-  o["session"] = id_or_null(g.session_id, sp);
-  o["pid"] = number_or_null(g.pid);
-  o["label"] = text_or_null(g.label, sp);
-  o["command"] = text_or_null(g.command, sp);
-  o["reason"] = text_or_null(g.reason, sp);
-  o["detached"] = (g.flags & engine::entry_detached) != 0;
-  o["alive"] = alive(g.life);
-  o["life"] = view_of(to_string(g.life.life));
-  o["proof"] = view_of(to_string(g.life.proof));
-  return o;
+void add_grant(ObjectWriter& o, const process::GrantView& g, std::string_view id_field) {
+  add_text_or_null(o, id_field, g.holder);
+  if (g.session_id == 0) {
+    o.add("session", nullptr);
+  } else {
+    o.add_text("session", fmt::format("{:016x}", g.session_id));
+  }
+  o.add("pid", number_or_null(g.pid));
+  add_text_or_null(o, "label", g.label);
+  add_text_or_null(o, "command", g.command);
+  add_text_or_null(o, "reason", g.reason);
+  o.add("detached", (g.flags & engine::entry_detached) != 0);
+  o.add("alive", alive(g.life));
+  o.add_text("life", to_string(g.life.life));
+  o.add_text("proof", to_string(g.life.proof));
 }
 
 /// Null unless it is dying.
-json::value kept_by(const Scene& scene, const process::GrantView& g, const json::storage_ptr& sp) {
+json::value kept_by(const Scene& scene, const process::GrantView& g) {
   const auto keeping = keeping_of(scene, g);
   if (!keeping) return nullptr;
-  json::array all(sp);
+  json::array all;
   for (const process::KeepingAlive& k : *keeping) {
-    all.emplace_back(json::object({{"pid", k.pid}, {"command", text_or_null(k.command, sp)}}, sp));
+    all.emplace_back(json::object({{"pid", k.pid}, {"command", text_or_null(k.command, {})}}));
   }
   return all;
 }
 
-json::object object_of_holder(const Scene& scene, const process::GrantView& g, const json::storage_ptr& sp) {
+void write_holder(JsonWriter& writer, const Scene& scene, const process::GrantView& g) {
   const std::int64_t now_ns = scene.picture.now_ns;
-  json::object o = object_of(g, "id", sp);
-  o["held_s"] = age(g.since_ns, now_ns);
-  o["heartbeat_age_s"] = age(g.last_sign_ns, now_ns);
-  o["ttl_s"] = seconds(g.ttl_ns);
-  o["has_lease"] = (g.flags & engine::entry_no_lease) == 0;
-  o["lease_ended"] = loss_or_null(g.lease);
-  o["kept_by"] = kept_by(scene, g, sp);
-  o["notice"] = g.sight == process::Sight::seen ? json::value(nullptr) : text_or_null(describe(g.sight, g.pid), sp);
-  return o;
+  ObjectWriter o(writer);
+  add_grant(o, g, "id");
+  o.add("held_s", age(g.since_ns, now_ns));
+  o.add("heartbeat_age_s", age(g.last_sign_ns, now_ns));
+  o.add("ttl_s", seconds(g.ttl_ns));
+  o.add("has_lease", (g.flags & engine::entry_no_lease) == 0);
+  o.add("lease_ended", loss_or_null(g.lease));
+  o.add("kept_by", kept_by(scene, g));
+  add_text_or_null(o, "notice", g.sight == process::Sight::seen ? std::string() : describe(g.sight, g.pid));
 }
 
-json::object object_of(const Scene& scene, const process::LockView& lock, const json::storage_ptr& sp) {
-  const std::int64_t now_ns = scene.picture.now_ns;
-  json::object o(sp);
-  o.reserve(12);
+void write_lock(JsonWriter& writer, const Scene& scene, const process::LockView& lock) {
+  ObjectWriter o(writer);
   const process::GrantView* const holder = lock.holders.empty() ? nullptr : &lock.holders.front();
-  o["name"] = view_of(printable(lock.name));
-  o["state"] = lock.damaged ? "damaged" : holder != nullptr ? "held" : "free";
-  o["token"] = holder == nullptr || holder->token == 0 ? json::value(nullptr) : json::value(holder->token);
-  o["holder"] = nullptr;
-  if (holder != nullptr) o["holder"] = object_of_holder(scene, *holder, sp);
-  json::array waiters(sp);
-  for (const process::GrantView& w : lock.waiters) {
-    json::object waiter = object_of(w, "holder", sp);
-    waiter["waiting_s"] = age(w.since_ns, now_ns);
-    waiters.emplace_back(std::move(waiter));
+  o.add_text("name", printable(lock.name));
+  o.add_text("state", lock.damaged ? "damaged" : holder != nullptr ? "held" : "free");
+  o.add("token", holder == nullptr || holder->token == 0 ? json::value(nullptr) : json::value(holder->token));
+  if (holder == nullptr) {
+    o.add("holder", nullptr);
+  } else {
+    write_holder(o.key("holder"), scene, *holder);
   }
-  o["waiters"] = std::move(waiters);
-  o["previous"] = nullptr;
+  o.key("waiters").write_array(lock.waiters, [&](const process::GrantView& w) {
+    ObjectWriter waiter(writer);
+    add_grant(waiter, w, "holder");
+    waiter.add("waiting_s", age(w.since_ns, scene.picture.now_ns));
+  });
   if (lock.previous) {
-    o["previous"] = json::object({{"holder", text_or_null(lock.previous->holder, sp)},
-                                  {"pid", number_or_null(lock.previous->pid)},
-                                  {"why", view_of(to_string(lock.previous->why))}},
-                                 sp);
+    ObjectWriter previous(o.key("previous"));
+    add_text_or_null(previous, "holder", lock.previous->holder);
+    previous.add("pid", number_or_null(lock.previous->pid));
+    previous.add_text("why", to_string(lock.previous->why));
+  } else {
+    o.add("previous", nullptr);
   }
-  o["stale_threshold_s"] = seconds(lock.stale_threshold_ns);
-  o["ttl_s"] = seconds(lock.default_ttl_ns);
-  o["max_hold_s"] = seconds(lock.max_hold_ns);
-  o["settled"] = lock.settled;
-  return o;
+  o.add("stale_threshold_s", seconds(lock.stale_threshold_ns));
+  o.add("ttl_s", seconds(lock.default_ttl_ns));
+  o.add("max_hold_s", seconds(lock.max_hold_ns));
+  o.add("settled", lock.settled);
 }
 
 constexpr std::size_t piece_bytes = 65'536;
 
-/// Calls make(element, storage) for each and writes the results as one array; gives `out` away whenever it has a piece.
-template <class Range, class Make, class Give>
-void write_array(std::string& out, JsonWriter& writer, const Range& range, Make&& make, Give&& give) {
-  alignas(16) unsigned char buffer[16'384];
-  char before = '[';
-  for (const auto& element : range) {
-    json::monotonic_resource memory(buffer, sizeof buffer);
-    out += std::exchange(before, ',');
-    writer.write(json::value(make(element, json::storage_ptr(&memory))));
-    if (out.size() < piece_bytes) continue;
-    give(out);
-    out.clear();
-  }
-  out += before == '[' ? "[]" : "]";
-}
-
 }  // namespace
 
 void inspect_json(const Scene& scene, const std::function<void(std::string_view)>& write) {
-  const std::int64_t now_ns = scene.picture.now_ns;
   std::string out;
   JsonWriter writer(out);
-  out += R"({"time":)";
-  writer.write(text_or_null(rfc3339(scene.wall_ns), {}));
-  out += R"(,"segment":)";
-  writer.write(json::value(object_of_segment(scene)));
-  out += R"(,"sessions":)";
-  const auto array = [&](const auto& range, auto&& make) { write_array(out, writer, range, make, write); };
-  array(sessions_of(scene),
-        [&](const SessionUse& use, const json::storage_ptr& sp) { return object_of(use, now_ns, sp); });
-  out += R"(,"locks":)";
-  array(scene.picture.locks,
-        [&](const process::LockView& lock, const json::storage_ptr& sp) { return object_of(scene, lock, sp); });
-  out += R"(,"semaphores":[],"guards":[],"notices":)";
-  array(scene.notices, [](const Notice& notice, const json::storage_ptr& sp) {
-    json::array sessions(sp);
-    for (const process::SessionView* const s : notice.sessions) sessions.emplace_back(id_or_null(s->session_id, sp));
-    return json::object({{"code", view_of(notice.code)}, {"text", view_of(notice.text)}, {"sessions", sessions}}, sp);
-  });
-  if (scene.graph) {
-    out += R"(,"graph":)";
-    array(edges_of(scene), [&](const Edge& edge, const json::storage_ptr& sp) {
-      return json::object({{"lock", view_of(printable(edge.lock->name))},
-                           {"waiter", text_or_null(edge.waiter->holder, sp)},
-                           {"waiter_session", id_or_null(edge.waiter->session_id, sp)},
-                           {"holder", text_or_null(edge.holder->holder, sp)},
-                           {"holder_session", id_or_null(edge.holder->session_id, sp)}},
-                          sp);
+  // Gives `out` away whenever it has a piece.
+  const auto array = [&](const auto& range, auto&& write_one) {
+    writer.write_array(range, [&](const auto& element) {
+      if (out.size() >= piece_bytes) {
+        write(out);
+        out.clear();
+      }
+      write_one(element);
     });
+  };
+  {
+    ObjectWriter o(writer);
+    o.add("time", text_or_null(rfc3339(scene.wall_ns), {}));
+    o.add("segment", object_of_segment(scene));
+    o.key("sessions");
+    array(sessions_of(scene), [&](const SessionUse& use) { writer.write(object_of(use, scene.picture.now_ns)); });
+    o.key("locks");
+    array(scene.picture.locks, [&](const process::LockView& lock) { write_lock(writer, scene, lock); });
+    o.add("semaphores", json::array());
+    o.add("guards", json::array());
+    o.key("notices");
+    array(scene.notices, [&](const Notice& notice) {
+      json::array sessions;
+      for (const process::SessionView* const s : notice.sessions) sessions.emplace_back(id_or_null(s->session_id, {}));
+      ObjectWriter n(writer);
+      n.add_text("code", notice.code);
+      n.add_text("text", notice.text);
+      n.add("sessions", sessions);
+    });
+    if (scene.graph) {
+      o.key("graph");
+      array(edges_of(scene), [&](const Edge& edge) {
+        ObjectWriter e(writer);
+        e.add_text("lock", printable(edge.lock->name));
+        add_text_or_null(e, "waiter", edge.waiter->holder);
+        e.add("waiter_session", id_or_null(edge.waiter->session_id, {}));
+        add_text_or_null(e, "holder", edge.holder->holder);
+        e.add("holder_session", id_or_null(edge.holder->session_id, {}));
+      });
+    }
   }
-  out += "}\n";
+  out += '\n';
   write(out);
 }
 
