@@ -158,60 +158,6 @@ TEST_F(SurroundingsTest, F15_APidThatIsUsedAgainIsNotTheHolder) {
   ::close(line[1]);
 }
 
-// Four threads hammer the lock while a fifth forks; each child finds that it is no participant, and some join anew.
-TEST_F(SurroundingsTest, F23_AStormOfForks) {
-  struct Shared {
-    volatile std::int64_t counter;
-    Word32 by_children;
-  };
-  Shared& s = shared<Shared>();
-  Child program([&](int) {
-    Session session{segment_};
-    Word32 stop;
-    Word32 rounds;
-    std::vector<std::thread> threads;
-    for (int t = 0; t < 4; ++t) {
-      threads.emplace_back([&] {
-        Lock lock{session, "x"};
-        while (RealPolicy::load(stop) == 0) {
-          lock.lock();
-          s.counter = s.counter + 1;
-          lock.unlock();
-          RealPolicy::add(rounds, 1);
-        }
-      });
-    }
-    Lock copied{session, "x"};
-    int failed = 0;
-    for (int i = 0; i < (long_form() ? 1'000 : 100); ++i) {
-      const pid_t pid = ::fork();
-      if (pid == 0) {
-        std::error_code ec;
-        (void)copied.try_acquire(me, {}, ec);
-        if (ec != Errc::not_a_participant) ::_exit(1);
-        if (i % 10 == 0) {
-          Session anew{segment_};
-          Lock lock{anew, "x"};
-          lock.lock();
-          s.counter = s.counter + 1;
-          lock.unlock();
-          RealPolicy::add(s.by_children, 1);
-        }
-        ::_exit(0);
-      }
-      int status = -1;
-      ::waitpid(pid, &status, 0);
-      failed += status == 0 ? 0 : 1;
-    }
-    RealPolicy::store(stop, 1);
-    for (auto& thread : threads) thread.join();
-    const auto all = static_cast<std::int64_t>(RealPolicy::load(rounds)) + RealPolicy::load(s.by_children);
-    ::_exit(failed != 0 ? 1 : s.counter != all ? 2 : 0);
-  });
-  EXPECT_EQ(program.wait(), 0);
-  EXPECT_GT(RealPolicy::load(s.by_children), 0U);
-}
-
 // exec is the end of a session, though the process lives on under the same pid and with the same start time.
 TEST_F(SurroundingsTest, ExecWhileHoldingFreesTheLock) {
   Word32& go = shared<Word32>();
