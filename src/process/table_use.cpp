@@ -1,6 +1,7 @@
 #include "process/table_use.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "engine/chunks.hpp"
 #include "engine/segment_file.hpp"
@@ -35,6 +36,13 @@ void count_records(const View& view, SegmentUse& use) {
   }
 }
 
+/// Of names that nobody holds or waits for, new ones take the place (engine/recycling.hpp).
+std::uint64_t names_in_the_way(const Snapshot& snapshot) {
+  std::set<RecordIndex> records;
+  for (const EntryView& e : snapshot.entries) records.insert(e.record);
+  return records.size();
+}
+
 void set_rows(TableUse& table, std::uint64_t rows) {
   table.rows = rows;
   table.left = rows - std::min(rows, table.used);
@@ -54,6 +62,7 @@ SegmentUse use_of(const Mapping& mapping, const Snapshot& snapshot) {
   use.sessions.used = snapshot.sessions.size();
 
   set_rows(use.names, geo.sizes.names);
+  use.names.left = geo.sizes.names - std::min<std::uint64_t>(geo.sizes.names, names_in_the_way(snapshot));
   set_rows(use.sessions, geo.sizes.joinable());
   set_rows(use.long_names, geo.sizes.names);
   set_rows(use.notices, geo.sizes.names);

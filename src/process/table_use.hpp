@@ -17,7 +17,7 @@ namespace shmcoord::process {
 struct TableUse {
   std::string_view name;
   std::uint64_t used = 0;   // rows that stand for something
-  std::uint64_t left = 0;   // rows that somebody new can have
+  std::uint64_t left = 0;   // rows that somebody new can have; of names also those of idle ones
   std::uint64_t rows = 0;   // more than used + left where rows are given out in blocks and their owner has spare ones
   std::uint64_t bytes = 0;  // of the table's pages, those that exist
 };

@@ -259,6 +259,7 @@ TEST_F(SegmentFile, RefusesForeignAndShortFiles) {
   EXPECT_EQ(std::filesystem::file_size(path_), before) << "somebody else's file was touched";
 }
 
+// F40.
 TEST_F(SegmentFile, RefusesWhatDiffersAndPrintsBothSides) {
   make_by_another_process();
   Header good{};

@@ -167,6 +167,7 @@ class BadSegment : public ToolTest, public ::testing::WithParamInterface<Bad> {
   std::string path_;
 };
 
+// F40 among others.
 TEST_P(BadSegment, IsRefusedAndLeftAlone) {
   ASSERT_EQ(run({"-s", path_, "segment", "create", "--names", "64", "--entries", "64", "--sessions", "7"}).code(), 0);
   if (!GetParam().make(path_)) GTEST_SKIP() << "this machine lets us make no such file";

@@ -170,10 +170,10 @@ int segment_info(const Arguments& arguments) {
     print_line(fmt::format("{:<16}{}", field, as_text(info.at(field))));
   }
   for (const process::TableUse* const t : use.tables()) {
-    const std::string blocks =
-        t == &use.entries ? fmt::format(" ({} blocks of {})", use.blocks_left, engine::entries_per_chunk) : "";
-    print_line(
-        fmt::format("{:<16}{} of {}, {} left{}, {} bytes", t->name, t->used, t->rows, t->left, blocks, t->bytes));
+    std::string note;
+    if (t == &use.entries) note = fmt::format(" ({} blocks of {})", use.blocks_left, engine::entries_per_chunk);
+    if (t == &use.names && t->used + t->left > t->rows) note = " (idle names make room)";
+    print_line(fmt::format("{:<16}{} of {}, {} left{}, {} bytes", t->name, t->used, t->rows, t->left, note, t->bytes));
   }
   return exit_done;
 }
