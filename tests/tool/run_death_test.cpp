@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <fstream>
 #include <thread>
 
 #include "support/tool.hpp"
@@ -148,14 +149,15 @@ TEST_F(RunDeath, ToolKilledEndsAlsoWhatTheCommandDaemonised) {
   EXPECT_EQ(next.out, "");
 }
 
-// The command is gone at once; what it left behind works on, in a session of its own.
+// The command goes when it is told to; what it left behind works on, in a session of its own.
 constexpr const char* daemonising_command =
     "setsid sh -c 'sleep 1000 & echo $! >$SCRATCH/child; wait' </dev/null >/dev/null 2>&1 & echo $$ >$SCRATCH/command; "
-    "while ! [ -s $SCRATCH/child ]; do sleep 0.01; done; exit 7";
+    "while ! [ -s $SCRATCH/child ] || ! [ -e $SCRATCH/go ]; do sleep 0.01; done; exit 7";
 
 // F22
 TEST_F(RunDeath, ADaemonKeepsTheHoldUntilItEnds) {
   start_holder({}, daemonising_command);
+  std::ofstream(file("go")).close();
   EXPECT_TRUE(eventually([this] { return process_gone(command_); }));
   EXPECT_TRUE(eventually([this] { return holder_->err().find("go on") != std::string::npos; })) << holder_->err();
   EXPECT_TRUE(holder_->running());
@@ -167,6 +169,7 @@ TEST_F(RunDeath, ADaemonKeepsTheHoldUntilItEnds) {
 
 TEST_F(RunDeath, ADaemonDoesNotKeepTheHoldWithNoWaitTree) {
   start_holder({"--no-wait-tree"}, daemonising_command);
+  std::ofstream(file("go")).close();
   EXPECT_EQ(holder_->wait().code(), 7);
   EXPECT_TRUE(is_free("x"));
   EXPECT_FALSE(process_gone(child_));
