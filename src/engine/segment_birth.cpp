@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -17,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/random.hpp"
 #include "engine/segment_file.hpp"
 #include "engine/segment_header.hpp"
 #include "shmcoord/error.hpp"
@@ -38,14 +38,6 @@ std::string text_of(int error) { return std::generic_category().message(error); 
 std::string directory_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   return slash == 0 ? "/" : path.substr(0, slash);
-}
-
-std::uint64_t random_word() {
-  std::uint64_t word = 0;
-  while (word == 0) {
-    if (::getrandom(&word, sizeof word, 0) != static_cast<ssize_t>(sizeof word)) word = 0;
-  }
-  return word;
 }
 
 /// open() with O_CREAT or O_TMPFILE failed in `directory`.

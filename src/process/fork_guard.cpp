@@ -4,8 +4,8 @@
 #include <sys/mman.h>
 
 #include "engine/layout.hpp"
+#include "engine/random.hpp"
 #include "engine/real_policy.hpp"
-#include "process/identity.hpp"
 
 namespace shmcoord::process {
 
@@ -36,7 +36,7 @@ Word64& number_word() {
 
 std::uint64_t process_number() {
   Word64& word = number_word();
-  if (RealPolicy::load(word) == 0) RealPolicy::cas(word, 0, random_id());
+  if (RealPolicy::load(word) == 0) RealPolicy::cas(word, 0, engine::random_word());
   return RealPolicy::load(word);
 }
 

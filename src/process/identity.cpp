@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -173,14 +172,6 @@ Sight sight_of(pid_t pid, std::uint64_t pid_namespace) {
   if (own == 0 || pid_namespace == 0) return Sight::unknown;
   if (own != pid_namespace) return Sight::elsewhere;
   return no_such_process(pid) || start_time_of(pid) || no_such_process(pid) ? Sight::seen : Sight::hidden;
-}
-
-std::uint64_t random_id() {
-  std::uint64_t id = 0;
-  while (id == 0) {
-    if (::getrandom(&id, sizeof id, 0) != static_cast<ssize_t>(sizeof id)) id = 0;
-  }
-  return id;
 }
 
 }  // namespace shmcoord::process

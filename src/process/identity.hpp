@@ -64,7 +64,4 @@ enum class Sight : std::uint8_t {
 };
 [[nodiscard]] Sight sight_of(pid_t pid, std::uint64_t pid_namespace);
 
-/// A random number, never 0.
-[[nodiscard]] std::uint64_t random_id();
-
 }  // namespace shmcoord::process

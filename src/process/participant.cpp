@@ -9,6 +9,7 @@
 
 #include "engine/chunks.hpp"
 #include "engine/control.hpp"
+#include "engine/random.hpp"
 #include "engine/segment_file.hpp"
 #include "engine/shared_bytes.hpp"
 #include "process/byte_lock.hpp"
@@ -181,7 +182,7 @@ void Participant::become_alive(const JoinOptions& options) {
 void Participant::describe(const JoinOptions& options) {
   SessionSlot& s = session();
   const pid_t pid = ::getpid();
-  session_id_ = random_id();
+  session_id_ = engine::random_word();
   RealPolicy::store(s.claiming, 0);
   RealPolicy::store(s.helping, 0);
   RealPolicy::store(s.watching, 0);
@@ -337,7 +338,7 @@ bool Participant::commit_detached(EntryIndex entry) {
   RealPolicy::store(view.entry(entry).boot, boot_number());
   const std::lock_guard guard(mutex_);
   // Random, so that the chunk word of one detached life never comes back (chunks.hpp).
-  const std::uint64_t permanent = engine::pack_owner({engine::detached_slot, random_id()});
+  const std::uint64_t permanent = engine::pack_owner({engine::detached_slot, engine::random_word()});
   if (!Chunks<RealPolicy>(view).hand_over(chunk, owner_word(), permanent)) return false;
   std::erase_if(detached_chunks_, [&](const Spare& spare) { return spare.chunk == chunk; });
   tidy_detached(view, entry);  // it may have been reclaimed already

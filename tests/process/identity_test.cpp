@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include "engine/random.hpp"
 #include "support/process_child.hpp"
 
 namespace shmcoord::process {
@@ -35,7 +36,7 @@ TEST(Identity, OfThisProcess) {
   EXPECT_NE(own_pid_namespace(), 0U);
   EXPECT_GT(start_time_of(::getpid()).value_or(0), 0U);
   EXPECT_NE(command_of(::getpid()).find("identity_test"), std::string::npos);
-  EXPECT_NE(random_id(), random_id());
+  EXPECT_NE(engine::random_word(), engine::random_word());
   EXPECT_EQ(process_state(::getpid(), *start_time_of(::getpid()), own_pid_namespace()), ProcessState::running);
 }
 

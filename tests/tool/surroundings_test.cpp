@@ -55,7 +55,9 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 TEST_F(Surroundings, F43_RefusedCallsAreDoneWithoutAndTold) {
   for (const int error : {EPERM, ENOSYS}) {
     SCOPED_TRACE(error);
-    const auto refuse = [error] { return refuse_calls(error, {SYS_set_robust_list, SYS_futex_waitv, SYS_pidfd_open}); };
+    const auto refuse = [error] {
+      return refuse_calls(error, {SYS_set_robust_list, SYS_futex_waitv, SYS_pidfd_open, SYS_getrandom});
+    };
     const auto holder = start({"run", "-l", "x", "--", "sh", "-c", "echo $$ >$SCRATCH/in; exec sleep 1000"}, refuse);
     if (!eventually([&] { return read_file(file("in")).ends_with('\n') || !holder->running(); }) ||
         !holder->running()) {

@@ -13,7 +13,7 @@
 #include <mutex>
 
 #include "engine/layout.hpp"
-#include "process/identity.hpp"
+#include "engine/random.hpp"
 #include "shmcoord/acquire.hpp"
 #include "shmcoord/command_table.hpp"
 #include "shmcoord/durations.hpp"
@@ -54,7 +54,7 @@ std::string default_holder() {
   std::array<char, 65> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
   std::array<char, 16> random{};
-  std::snprintf(random.data(), random.size(), "%08x", static_cast<unsigned>(process::random_id() & 0xffffffffU));
+  std::snprintf(random.data(), random.size(), "%08x", static_cast<unsigned>(engine::random_word() & 0xffffffffU));
   return "run:" + printable(host.data()) + ":" + std::to_string(::getpid()) + ":" + random.data();
 }
 
