@@ -238,6 +238,10 @@ int give_birth(const std::string& path, const BirthOptions& options, const std::
   if (const std::string fault = check_sizes(options.sizes); !fault.empty()) {
     throw Error(Errc::invalid_argument, what + ": a segment cannot have " + fault);
   }
+  if (options.group == static_cast<gid_t>(-1)) {
+    throw Error(Errc::invalid_argument,
+                what + ": there is no group 4294967295; it stands for \"leave the group as it is\"");
+  }
   if ((options.mode & ~mode_t{0777}) != 0 || (options.mode & 0600U) != 0600U) {
     char mode[16];
     std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(options.mode));

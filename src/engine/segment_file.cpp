@@ -203,7 +203,9 @@ void Mapping::check_file(const std::string& name, const std::string& path, const
     throw Error(Errc::no_permission, what + ": it belongs to uid " + std::to_string(owner) + ", this process is uid " +
                                          std::to_string(::geteuid()) +
                                          "; whoever owns a segment can fake everything in it, so its owner must be "
-                                         "root or trusted explicitly");
+                                         "root or trusted explicitly (trusted_owner in C++; else work as that user: "
+                                         "setpriv --reuid=" +
+                                         std::to_string(owner) + " --clear-groups shmcoord ...)");
   }
   refuse_network_file_system(fd, what);
   const Header header = read_header(fd, what);
@@ -354,7 +356,7 @@ void Mapping::remove(const std::string& name_or_path, const OpenOptions& options
   } catch (const Error& e) {
     const bool plain = name_or_path.find('/') == std::string::npos;
     const bool content = e.errc() == Errc::segment_corrupt || e.errc() == Errc::segment_version ||
-                         (e.errc() == Errc::segment_foreign && plain);
+                         ((e.errc() == Errc::segment_foreign || e.errc() == Errc::unsupported) && plain);
     if (damaged == Damaged::unlink && content) return unlink_damaged(path, what);
     throw;
   }

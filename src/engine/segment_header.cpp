@@ -147,7 +147,9 @@ HeaderVerdict check_header(const Header& h, std::uint64_t file_bytes, const Host
       facts.time_namespace != 0) {
     refuse(Errc::unsupported, what,
            "made in time namespace " + std::to_string(h.time_namespace) + ", this process is in " +
-               std::to_string(facts.time_namespace) + "; their monotonic clocks differ, so leases cannot be compared");
+               std::to_string(facts.time_namespace) +
+               "; the monotonic clocks of two may differ, so ages and leases could not be compared: use another "
+               "segment here");
   }
   return verdict;
 }

@@ -84,7 +84,10 @@ bool lock_slot(const Mapping& mapping, SlotIndex slot) {
   if (std::find(own.slots.begin(), own.slots.end(), mine) != own.slots.end()) return false;
   own.slots.reserve(own.slots.size() + 1);
   struct flock lock = range(F_WRLCK, slot, 0, 1);
-  if (control(mapping.fd(), F_SETLK, lock) != 0) return false;
+  if (control(mapping.fd(), F_SETLK, lock) != 0) {
+    if (errno == EAGAIN || errno == EACCES) return false;
+    throw Error(Errc::system, "cannot lock a byte of " + mapping.path() + ": " + std::strerror(errno));
+  }
   if (probe(mapping, slot, 1, 1) != ByteState::free) {  // the command of an earlier `run` still lives
     lock = range(F_UNLCK, slot, 0, 1);
     control(mapping.fd(), F_SETLK, lock);

@@ -354,7 +354,10 @@ AcquireOutcome LockClient::acquire_with(Hold& hold, const Request& request, std:
       hold.token = token;
     }
     if (token != 0) {
-      if (hold.ops.holds(hold.entry, token)) return now_held(hold, token, around.robbed);
+      if (hold.ops.holds(hold.entry, token)) {
+        require_segment(hold, token);
+        return now_held(hold, token, around.robbed);
+      }
       RealPolicy::store(entry.status, 0);  // granted and lost again before we woke: queue anew
       if (end == engine::WaitEnd::granted) continue;
     }
@@ -366,6 +369,16 @@ AcquireOutcome LockClient::acquire_with(Hold& hold, const Request& request, std:
       case engine::WaitEnd::unusable: participant_->require_usable(); fail(Step::closed);
     }
   }
+}
+
+// A lock that was waited for may be that of a file which was deleted meanwhile, where its next users do not look for
+// it. The keeper finds out within its interval; a hold must not begin in between.
+void LockClient::require_segment(const Hold& hold, std::uint64_t token) {
+  const auto& mapping = participant_->mapping();
+  if (mapping.check_identity() == engine::Mapping::Identity::same) return;
+  (void)hold.ops.release(hold.entry, token);
+  throw Error(Errc::segment_gone,
+              "segment " + mapping.path() + " was removed or replaced while lock '" + name_ + "' was waited for");
 }
 
 void LockClient::prepare(Hold& hold, const Request& request) {

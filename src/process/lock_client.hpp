@@ -160,6 +160,7 @@ class LockClient {
   AcquireOutcome acquire_with(Hold& hold, const Request& request, std::int64_t deadline_ns,
                               const std::stop_token& stop);
   void prepare(Hold& hold, const Request& request);
+  void require_segment(const Hold& hold, std::uint64_t token);
   AcquireOutcome now_held(Hold& hold, std::uint64_t token, bool robbed);
   AcquireOutcome not_held(AcquireResult result);
   AcquireOutcome extend(Hold& hold, const Request& request);

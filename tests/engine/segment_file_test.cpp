@@ -224,6 +224,7 @@ TEST_F(SegmentFile, BadOptionsAreRefusedAndNothingIsLeft) {
   EXPECT_EQ(sized({8, 8, 65535}), Errc::invalid_argument);
   EXPECT_EQ(moded(0400), Errc::invalid_argument);
   EXPECT_EQ(moded(04600), Errc::invalid_argument);
+  EXPECT_EQ(code_of({.sizes = small, .mode = 0600, .group = static_cast<gid_t>(-1)}), Errc::invalid_argument);
   EXPECT_FALSE(std::filesystem::exists(path_));
   EXPECT_EQ(sized({core::index_mask - 1, 1048568, 65534}), Errc{}) << "the largest of all";
 }

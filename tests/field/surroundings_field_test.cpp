@@ -181,6 +181,34 @@ TEST_F(SurroundingsTest, ExecWhileHoldingFreesTheLock) {
   EXPECT_EQ(::kill(holder.pid(), 0), 0);
 }
 
+// The file is deleted under a holder and a waiter, and the holder gives the lock back before anybody has noticed: the
+// waiter must not begin a hold where the next users do not look.
+TEST_F(SurroundingsTest, NoHoldBeginsInADeletedFile) {
+  Session session{segment_};
+  Lock lock{session, "x"};
+  ASSERT_TRUE(lock.acquire(me));
+  Child waiter([&](int ready) {
+    Session own{segment_};
+    Lock theirs{own, "x"};
+    std::error_code ec;
+    const AcquireOutcome got = theirs.acquire(HolderId("waiter"), {}, std::nullopt, {}, ec);
+    say(ready, ec == Errc::segment_gone ? 'g' : got ? 'a' : 'x');
+  });
+  const auto& mapping = *detail::Access::mapping(segment_);
+  const auto queued = [&] {
+    for (const auto& e : process::take_snapshot(mapping, RealPolicy::now_ns()).entries) {
+      if (e.phase == engine::Phase::waiting) return true;
+    }
+    return false;
+  };
+  while (!queued()) std::this_thread::sleep_for(1ms);
+  ASSERT_EQ(::unlink(mapping.path().c_str()), 0);
+  std::error_code ec;
+  (void)lock.release(me, ec);
+  EXPECT_EQ(waiter.next(), 'g');
+  EXPECT_NO_THROW(Segment::create(name_));
+}
+
 // A cleaner (logind's RemoveIPC, a tmp reaper) deletes the file under a holder and a waiter, and somebody makes a new
 // segment of that name. Both are told; neither goes on in a segment that nobody else can find.
 TEST_F(SurroundingsTest, AFileThatIsReplacedUnderThemIsALostHold) {

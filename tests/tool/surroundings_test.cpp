@@ -206,6 +206,25 @@ TEST_F(Surroundings, AnotherTimeNamespaceIsRefused) {
     EXPECT_EQ(read_file(file("without")), "69\n") << seen;
   }
   EXPECT_EQ(run({"lock", "status", "x", "--holder", "a"}).code(), 0);
+  // Who cannot use it can still make room for one of its own.
+  const auto removal = start_in(prefix, R"(
+    $SHMCOORD segment remove; echo $? >$SCRATCH/plain
+    $SHMCOORD segment remove --force; echo $? >$SCRATCH/forced
+  )");
+  EXPECT_EQ(removal->wait().code(), 0) << removal->err();
+  EXPECT_EQ(read_file(file("plain")), "69\n");
+  EXPECT_EQ(read_file(file("forced")), "0\n") << removal->err();
+}
+
+// A filter that refuses record locks: no session can be joined, and that is what is said.
+TEST_F(Surroundings, WithoutRecordLocksNobodyJoins) {
+  ASSERT_EQ(run({"segment", "create"}).code(), 0);
+  const auto got = start({"run", "-l", "x", "--", "true"}, [] { return refuse_calls(EPERM, {SYS_fcntl}); });
+  const Finished end = got->wait();
+  if (end.code() == not_prepared) GTEST_SKIP() << "no seccomp filter can be set here";
+  EXPECT_EQ(end.code(), 70) << end.err;
+  EXPECT_TRUE(has(end.err, "cannot lock a byte")) << end.err;
+  EXPECT_EQ(run({"run", "-l", "x", "--", "true"}).code(), 0);
 }
 
 // F16: a hold that is bound to a process of another PID namespace. From here nobody can tell whether that lives, so it

@@ -105,7 +105,7 @@ TEST_F(Usage, Numbers) {
   expect_usage({"lock", "acquire", "x", "--holder", "a", "--pid", "self"}, "'self'");
   expect_usage({"segment", "create", "--mode", "0888"}, "'0888'");
   expect_usage({"segment", "create", "--mode", "0066"}, "'0066'");
-  expect_usage({"segment", "create", "--names", "0"}, "'0'");
+  expect_usage({"segment", "create", "--names", "0"}, "0 names (allowed: 1 to ");
   expect_usage({"segment", "create", "--sessions", "-4"}, "'-4'");
   expect_usage({"segment", "create", "--group", "no-such-group"}, "'no-such-group'");
 }

@@ -37,12 +37,12 @@ bool parse_whole(std::string_view text, Number& to, int base = 10) {
   return error == std::errc{} && end == text.data() + text.size();
 }
 
-void take_count(const Arguments& arguments, std::string_view option, std::uint32_t most, std::uint32_t& to) {
+/// The library knows what is too little and too much, and says so.
+void take_count(const Arguments& arguments, std::string_view option, std::uint32_t& to) {
   const auto text = arguments.value(option);
   if (!text) return;
-  if (!parse_whole(*text, to) || to == 0 || to > most) {
-    throw UsageError{std::string(option) + ": '" + *text + "' does not do; give a number from 1 to " +
-                     std::to_string(most)};
+  if (!parse_whole(*text, to)) {
+    throw UsageError{std::string(option) + ": '" + *text + "' does not do; give a whole number, like 1000"};
   }
 }
 
@@ -121,9 +121,9 @@ std::string as_text(const json::value& value) {
 
 int segment_create(const Arguments& arguments) {
   SegmentOptions options;
-  take_count(arguments, "--names", 1U << 24U, options.names);
-  take_count(arguments, "--entries", 1U << 24U, options.entries);
-  take_count(arguments, "--sessions", 65'000, options.sessions);
+  take_count(arguments, "--names", options.names);
+  take_count(arguments, "--entries", options.entries);
+  take_count(arguments, "--sessions", options.sessions);
   if (const auto mode = arguments.value("--mode")) options.mode = parse_mode(*mode);
   if (const auto group = arguments.value("--group")) options.group = parse_group(*group);
   const Segment segment = opening([&] { return Segment::create(arguments.global.segment, options); });
