@@ -33,10 +33,10 @@ void write_notice(const View& view, RecordIndex record, EntryIndex entry, std::u
     const std::uint64_t read = P::load(w);
     if ((read & 0xffffffffU) != stamp) P::cas(w, read, stamp | std::uint64_t{payload} << 32U);
   };
-  std::int32_t pid = e.bound_pid;
+  std::int32_t pid = RealPolicy::get(e.bound_pid);
   if (const std::uint64_t owner = P::load(view.owner_of(entry)); pid == 0 && owner != 0) {
     const SlotIndex s = unpack_owner(owner).slot;
-    if (view.slot_exists(s)) pid = view.slot(s).pid;
+    if (view.slot_exists(s)) pid = RealPolicy::get(view.slot(s).pid);
   }
   const std::uint64_t since = P::load(e.since_ns);
   // Each is loaded once: who may write the segment could change it between the check and the use.

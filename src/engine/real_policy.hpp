@@ -9,6 +9,7 @@
 #include <climits>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include "engine/words.hpp"
 
@@ -104,6 +105,16 @@ struct RealPolicy {
   }
 
   static void fence() noexcept { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+
+  /// Of a number that is no word of the protocol, but may be read by people's tools while its owner writes it.
+  template <class T>
+  static T get(const T& number) noexcept {
+    return __atomic_load_n(&number, __ATOMIC_ACQUIRE);
+  }
+  template <class T>
+  static void set(T& number, std::type_identity_t<T> value) noexcept {
+    __atomic_store_n(&number, value, __ATOMIC_RELEASE);
+  }
 
   static void pause() noexcept {
 #if defined(__x86_64__)

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/real_policy.hpp"
 #include "process/identity.hpp"
 #include "shmcoord/error.hpp"
 
@@ -25,9 +26,9 @@ void bind(engine::Entry& entry, std::int32_t pid) {
     start_time = *started;
     pid_namespace = own_pid_namespace();
   }
-  entry.bound_start_time = start_time;
-  entry.bound_pid_namespace = pid_namespace;
-  entry.bound_pid = pid;
+  engine::RealPolicy::set(entry.bound_start_time, start_time);
+  engine::RealPolicy::set(entry.bound_pid_namespace, pid_namespace);
+  engine::RealPolicy::set(entry.bound_pid, pid);
 }
 
 BoundWatch::BoundWatch(std::int32_t pid, std::uint64_t start_time, std::uint64_t pid_namespace,

@@ -183,7 +183,7 @@ void* Keeper::thread_main(void* self) noexcept {
 bool Keeper::hold_life_word() noexcept {
   SessionSlot& s = slot();
   const auto tid = static_cast<std::uint32_t>(::syscall(SYS_gettid));
-  s.keeper_tid = tid;
+  RealPolicy::set(s.keeper_tid, tid);
   RobustPage& page = *page_;
   page.node.next = &page.head.list;
   page.head.list.next = &page.node;

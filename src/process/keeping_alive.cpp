@@ -123,8 +123,8 @@ std::optional<OutOfSight> holder_out_of_sight(const LockClient& client) {
   const auto holder = holder_of(client);
   if (!holder || holder->owner.slot != engine::detached_slot) return std::nullopt;
   const engine::Entry& e = client.participant().mapping().view().entry(holder->entry);
-  const std::int32_t pid = e.bound_pid;
-  const Sight sight = pid == 0 ? Sight::seen : sight_of(pid, e.bound_pid_namespace);
+  const std::int32_t pid = P::get(e.bound_pid);
+  const Sight sight = pid == 0 ? Sight::seen : sight_of(pid, P::get(e.bound_pid_namespace));
   return sight == Sight::seen ? std::nullopt : std::optional(OutOfSight{pid, sight});
 }
 

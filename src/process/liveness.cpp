@@ -23,7 +23,10 @@ bool boot_differs(std::uint64_t boot) {
   return boot != 0 && now != 0 && boot != now;
 }
 
-ProcessState state_of(const SessionSlot& slot) { return process_state(slot.pid, slot.start_time, slot.pid_namespace); }
+ProcessState state_of(const SessionSlot& slot) {
+  return process_state(RealPolicy::get(slot.pid), RealPolicy::get(slot.start_time),
+                       RealPolicy::get(slot.pid_namespace));
+}
 
 // Two intervals of its own without a beat.
 bool silent(const SessionSlot& slot) {
@@ -76,7 +79,7 @@ LifeReport examine(const Mapping& mapping, SlotIndex s, const SlotId& id, Look l
     case SlotState::alive:
     case SlotState::fenced: break;
   }
-  if (boot_differs(slot.boot)) return {Life::dead, Proof::earlier_boot};
+  if (boot_differs(RealPolicy::get(slot.boot))) return {Life::dead, Proof::earlier_boot};
   if (owns_slot(mapping, s)) return {Life::alive, Proof::own_process};
   if ((RealPolicy::load(slot.flags) & engine::slot_no_life_word) != 0) return without_life_word(mapping, s);
   if ((RealPolicy::load(slot.life) & engine::life_died) != 0) return owner_died(mapping, s, look);
@@ -146,8 +149,9 @@ LifeReport life_of_entry(const Mapping& mapping, EntryIndex entry, Look look) {
   if (o.slot != engine::detached_slot) return life_of(mapping, o.slot, o.incarnation, look);
   const engine::Entry& e = view.entry(entry);
   if (boot_differs(RealPolicy::load(e.boot))) return {Life::dead, Proof::earlier_boot};
-  if (e.bound_pid == 0) return {Life::alive, Proof::heartbeat_only};
-  switch (process_state(e.bound_pid, e.bound_start_time, e.bound_pid_namespace)) {
+  const std::int32_t pid = RealPolicy::get(e.bound_pid);
+  if (pid == 0) return {Life::alive, Proof::heartbeat_only};
+  switch (process_state(pid, RealPolicy::get(e.bound_start_time), RealPolicy::get(e.bound_pid_namespace))) {
     case ProcessState::running: return {Life::alive, Proof::bound_process};
     case ProcessState::exiting:
     case ProcessState::gone: return {Life::dead, Proof::bound_process};

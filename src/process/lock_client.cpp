@@ -121,10 +121,10 @@ struct LockClient::Around {
   // A detached holder bound to a process: nobody's life word speaks for it, so a pidfd does.
   void watch_bound(engine::EntryIndex entry) {
     const engine::Entry& e = client.view().entry(entry);
-    const std::int32_t pid = e.bound_pid;
+    const std::int32_t pid = RealPolicy::get(e.bound_pid);
     if (pid == 0 || (bound && bound->pid() == pid)) return;
     engine::Entry& mine = client.view().entry(hold.entry);
-    bound.emplace(pid, e.bound_start_time, e.bound_pid_namespace,
+    bound.emplace(pid, RealPolicy::get(e.bound_start_time), RealPolicy::get(e.bound_pid_namespace),
                   [&mine] { engine::Waiter<RealPolicy, Around>::interrupt(mine); });
   }
 
@@ -223,18 +223,6 @@ void LockClient::attach_again(Hold& hold) {
   hold.prepared = false;
 }
 
-const engine::View& LockClient::view() const noexcept { return participant_->mapping().view(); }
-
-LockClient::Ops LockClient::ops() const noexcept {
-  const std::scoped_lock lock(record_mutex_);
-  return ops_;
-}
-
-std::int64_t LockClient::default_ttl_ns() const noexcept {
-  const std::scoped_lock lock(record_mutex_);
-  return config_.ttl_ns;
-}
-
 bool LockClient::idle() {
   const std::scoped_lock lock(mutex_);
   return std::all_of(holds_.begin(), holds_.end(), [](const auto& hold) {
@@ -263,7 +251,8 @@ AcquireOutcome LockClient::acquire(const Request& request, std::int64_t deadline
     if (const auto theirs = detached_hold(request.holder)) {
       // The id alone is the identity of a detached hold (C-50): this call extends what an earlier process acquired.
       // What it ends with cannot be changed while others may be looking at it, and must not differ in silence.
-      if (const std::int32_t bound = view().entry(theirs->entry).bound_pid; bound != request.bound_pid) {
+      if (const std::int32_t bound = RealPolicy::get(view().entry(theirs->entry).bound_pid);
+          bound != request.bound_pid) {
         throw Error(
             Errc::config_differs,
             "lock '" + name_ + "' is held by '" + std::string(request.holder) + "' already, " +
@@ -371,8 +360,7 @@ AcquireOutcome LockClient::acquire_with(Hold& hold, const Request& request, std:
   }
 }
 
-// A lock that was waited for may be that of a file which was deleted meanwhile, where its next users do not look for
-// it. The keeper finds out within its interval; a hold must not begin in between.
+// The file of a lock that was waited for may have been deleted: no hold begins where the next users do not look.
 void LockClient::require_segment(const Hold& hold, std::uint64_t token) {
   const auto& mapping = participant_->mapping();
   if (mapping.check_identity() == engine::Mapping::Identity::same) return;
@@ -391,7 +379,7 @@ void LockClient::prepare(Hold& hold, const Request& request) {
   }
   engine::Entry& e = view().entry(hold.entry);
   static thread_local const auto thread = static_cast<std::uint32_t>(::gettid());
-  e.thread = thread;
+  RealPolicy::set(e.thread, thread);
   if (!engine::write_texts(view(), mapping, hold.entry, request.holder, request.reason.value_or(""))) {
     throw Error(Errc::no_space, "no space left in the file system of " + mapping.path() + " for the reason");
   }

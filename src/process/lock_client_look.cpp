@@ -20,6 +20,18 @@ using engine::Step;
 
 // --- looking ---------------------------------------------------------------------------------------------------------
 
+const engine::View& LockClient::view() const noexcept { return participant_->mapping().view(); }
+
+LockClient::Ops LockClient::ops() const noexcept {
+  const std::scoped_lock lock(record_mutex_);
+  return ops_;
+}
+
+std::int64_t LockClient::default_ttl_ns() const noexcept {
+  const std::scoped_lock lock(record_mutex_);
+  return config_.ttl_ns;
+}
+
 auto LockClient::look(const Ops& ops) const -> Seen {
   for (;;) {
     const core::Control c = ops.load();
@@ -90,7 +102,7 @@ HolderInfo LockClient::describe(engine::EntryIndex entry, std::uint64_t token) {
   info.holder = std::move(texts.holder);
   info.reason = std::move(texts.reason);
   info.token = token;
-  info.pid = e.bound_pid;
+  info.pid = RealPolicy::get(e.bound_pid);
   const auto since = static_cast<std::int64_t>(RealPolicy::load(e.since_ns));
   info.held_for = std::chrono::nanoseconds(core::age_ns(since, real_clock().now_ns()));
   const std::uint64_t owner = RealPolicy::load(view.owner_of(entry));
@@ -98,7 +110,7 @@ HolderInfo LockClient::describe(engine::EntryIndex entry, std::uint64_t token) {
     const engine::SlotIndex s = engine::unpack_owner(owner).slot;
     if (view.slot_exists(s) && s != engine::detached_slot) {
       const engine::SessionSlot& slot = view.slot(s);
-      info.pid = slot.pid;
+      info.pid = RealPolicy::get(slot.pid);
       info.label.assign(slot.label.data(), ::strnlen(slot.label.data(), slot.label.size()));
       info.command.assign(slot.command.data(), ::strnlen(slot.command.data(), slot.command.size()));
     }

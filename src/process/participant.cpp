@@ -188,15 +188,15 @@ void Participant::describe(const JoinOptions& options) {
   RealPolicy::store(s.watching, 0);
   RealPolicy::store(s.flags, (manual_ ? engine::slot_manual : 0U) | (has_futex_waitv() ? 0U : engine::slot_no_waitv));
   RealPolicy::store(s.beat_interval_ns, static_cast<std::uint64_t>(options.heartbeat_interval.count()));
-  s.uid = ::geteuid();
-  s.session_id = session_id_;
-  s.pid = pid;
-  s.keeper_tid = 0;
-  s.start_time = own_start_time().value_or(0);
-  s.pid_namespace = own_pid_namespace();
-  s.joined_ns = RealPolicy::now_ns();
-  s.group_pid = 0;
-  s.boot = boot_number();
+  RealPolicy::set(s.uid, ::geteuid());
+  RealPolicy::set(s.session_id, session_id_);
+  RealPolicy::set(s.pid, pid);
+  RealPolicy::set(s.keeper_tid, 0);
+  RealPolicy::set(s.start_time, own_start_time().value_or(0));
+  RealPolicy::set(s.pid_namespace, own_pid_namespace());
+  RealPolicy::set(s.joined_ns, RealPolicy::now_ns());
+  RealPolicy::set(s.group_pid, 0);
+  RealPolicy::set(s.boot, boot_number());
   store_line(s.label, options.label);
   store_line(s.command, own_command());
 }
@@ -353,7 +353,7 @@ int Participant::inherited_lock() {
 }
 
 void Participant::set_group(std::int32_t group_pid) noexcept {
-  if (usable()) session().group_pid = group_pid;
+  if (usable()) RealPolicy::set(session().group_pid, group_pid);
 }
 
 void Participant::leave() noexcept {

@@ -121,8 +121,8 @@ class Checker {
       if (id.state == SlotState::free || id.state == SlotState::permanent) continue;
       ++report_.sessions;
       session(s, slot, id, high);
-      if (id.state != SlotState::alive || slot.session_id == 0) continue;
-      if (const auto [other, first] = ids.emplace(slot.session_id, s); !first) {
+      if (id.state != SlotState::alive || P::get(slot.session_id) == 0) continue;
+      if (const auto [other, first] = ids.emplace(P::get(slot.session_id), s); !first) {
         damage(slot_text(s), "has the session id of slot " + std::to_string(other->second));
       }
     }
@@ -136,9 +136,11 @@ class Checker {
     at_most(slot.watching, view_.geo.sizes.sessions, "watching");
     at_most(slot.claiming, view_.geo.sizes.names, "claiming");
     at_most(slot.helping, view_.geo.sizes.names, "helping");
-    if (id.state == SlotState::alive && slot.session_id == 0) damage(slot_text(s), "lives without a session id");
+    if (id.state == SlotState::alive && P::get(slot.session_id) == 0)
+      damage(slot_text(s), "lives without a session id");
     if (life_of(mapping_, s, id.incarnation, Look::thorough).life == Life::dead) {
-      pending(slot_text(s), "its process (pid " + std::to_string(slot.pid) + ") is dead, and it is not buried yet");
+      pending(slot_text(s),
+              "its process (pid " + std::to_string(P::get(slot.pid)) + ") is dead, and it is not buried yet");
     }
   }
 

@@ -160,9 +160,9 @@ class Painter {
     g.slot = owner.slot;
     g.incarnation = owner.incarnation;
     if (owner.slot == engine::detached_slot) {
-      g.pid = e.bound_pid;
+      g.pid = P::get(e.bound_pid);
       g.life = life_of_entry(mapping_, i);
-      if (g.pid != 0 && g.life.life != Life::dead) g.sight = sight_of(g.pid, e.bound_pid_namespace);
+      if (g.pid != 0 && g.life.life != Life::dead) g.sight = sight_of(g.pid, P::get(e.bound_pid_namespace));
     } else if (const SessionView* s = session_of(owner)) {
       g.session_id = s->session_id;
       g.label = s->label;
