@@ -226,7 +226,7 @@ void LockClient::attach_again(Hold& hold) {
 bool LockClient::idle() {
   const std::scoped_lock lock(mutex_);
   return std::all_of(holds_.begin(), holds_.end(), [](const auto& hold) {
-    return hold->state == Hold::State::idle && !hold->busy && !hold->implicit && !hold->lost && hold->fd < 0;
+    return !hold->implicit && hold->state == Hold::State::idle && !hold->busy && !hold->lost && hold->fd < 0;
   });
 }
 
@@ -550,8 +550,8 @@ Hold& LockClient::hold_of(std::string_view holder, bool detached) {
   }
   Hold* const idle = [&]() -> Hold* {
     for (const auto& hold : holds_) {
-      const bool unused =
-          hold->state == Hold::State::idle && !hold->busy && !hold->implicit && !hold->lost && hold->fd < 0;
+      const bool unused =  // of an implicit one nothing else may be read: it is its thread's
+          !hold->implicit && hold->state == Hold::State::idle && !hold->busy && !hold->lost && hold->fd < 0;
       if (unused && hold->detached == detached) return hold.get();
     }
     return nullptr;
