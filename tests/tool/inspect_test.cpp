@@ -190,5 +190,3 @@ TEST_F(Inspect, WatchWritesADocumentALineUntilItIsInterrupted) {
 
 }  // namespace
 }  // namespace shmcoord::test
-
-#include <boost/json/src.hpp>

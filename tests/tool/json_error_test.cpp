@@ -6,7 +6,6 @@
 #include <string>
 
 #include <boost/json.hpp>
-#include <boost/json/src.hpp>
 
 #include "support/tool.hpp"
 

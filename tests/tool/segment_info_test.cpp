@@ -5,7 +5,6 @@
 #include <vector>
 
 #include <boost/json.hpp>
-#include <boost/json/src.hpp>
 
 #include "shmcoord/shmcoord.hpp"
 #include "support/tool.hpp"

@@ -270,5 +270,3 @@ TEST_F(Surroundings, F16_BoundToAProcessOfAnotherNamespace) {
 
 }  // namespace
 }  // namespace shmcoord::test
-
-#include <boost/json/src.hpp>

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include <boost/json.hpp>
-#include <boost/json/src.hpp>  // the library itself: this file is its only user
 
 #include "core/lease.hpp"
 #include "engine/segment_file.hpp"
