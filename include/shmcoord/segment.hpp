@@ -62,9 +62,10 @@ class SHMCOORD_EXPORT Segment {
   /// Unlinks the segment. Refused with Errc::in_use while anything in it is held or waited for, unless forced; then
   /// every hold in it is lost and its holders are told. Forced, a damaged one is deleted too: by its plain name
   /// whatever the file contains, by a path only if it starts as a segment does; never what is not a regular file.
-  static void remove(std::string_view name, bool force = false);
+  /// `trusted_owner`: as in SegmentOptions.
+  static void remove(std::string_view name, bool force = false, std::optional<unsigned> trusted_owner = {});
   /// The segments of this host in /dev/shm, whether or not this user may open them.
-  static std::vector<SegmentListing> list();
+  static std::vector<SegmentListing> list(std::optional<unsigned> trusted_owner = {});
 
   [[nodiscard]] const std::string& name() const noexcept;
   [[nodiscard]] const std::string& path() const noexcept;

@@ -203,9 +203,8 @@ void Mapping::check_file(const std::string& name, const std::string& path, const
     throw Error(Errc::no_permission, what + ": it belongs to uid " + std::to_string(owner) + ", this process is uid " +
                                          std::to_string(::geteuid()) +
                                          "; whoever owns a segment can fake everything in it, so its owner must be "
-                                         "root or trusted explicitly (trusted_owner in C++; else work as that user: "
-                                         "setpriv --reuid=" +
-                                         std::to_string(owner) + " --clear-groups shmcoord ...)");
+                                         "root or trusted explicitly (--trust " +
+                                         std::to_string(owner) + "; trusted_owner in C++)");
   }
   refuse_network_file_system(fd, what);
   const Header header = read_header(fd, what);
@@ -392,7 +391,7 @@ void Mapping::remove(const std::string& name_or_path, const OpenOptions& options
   }
 }
 
-std::vector<ListedSegment> Mapping::list() {
+std::vector<ListedSegment> Mapping::list(const OpenOptions& options) {
   const std::string directory(segment_directory);
   std::vector<ListedSegment> found;
   const SegmentRegistry::Hold registry;
@@ -411,7 +410,7 @@ std::vector<ListedSegment> Mapping::list() {
     try {
       Checked file;
       std::shared_ptr<Mapping> known;
-      const OpenOptions look{.trusted_owner = std::nullopt, .read_only = true};
+      const OpenOptions look{options.trusted_owner, true};
       const bool there = open_checked(*registry, one.name, one.path, look, &file, &known);
       one.ok = there && !file.removed;
       if (!one.ok) one.error = "removed";

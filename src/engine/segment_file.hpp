@@ -71,7 +71,7 @@ class Mapping final : public PageSource {
                      Damaged damaged = Damaged::refuse);
 
   /// The segments with a plain name, by name. Cleans up what killed creators left.
-  static std::vector<ListedSegment> list();
+  static std::vector<ListedSegment> list(const OpenOptions& options = {});
 
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;

@@ -12,9 +12,9 @@ std::string name_or_default(std::string_view name) {
   return name.empty() ? engine::default_segment_name() : std::string(name);
 }
 
-engine::OpenOptions open_options(const SegmentOptions& options) {
+engine::OpenOptions trusting(std::optional<unsigned> owner) {
   engine::OpenOptions o;
-  if (options.trusted_owner) o.trusted_owner = static_cast<uid_t>(*options.trusted_owner);
+  if (owner) o.trusted_owner = static_cast<uid_t>(*owner);
   return o;
 }
 
@@ -31,8 +31,8 @@ engine::CreateOptions create_options(const SegmentOptions& options) {
 std::optional<Segment> none() noexcept { return std::nullopt; }
 
 /// Throws in_use.
-void require_unused(const std::string& name) {
-  const auto mapping = engine::Mapping::open(name);
+void require_unused(const std::string& name, const engine::OpenOptions& options) {
+  const auto mapping = engine::Mapping::open(name, options);
   process::sweep(*mapping, process::real_clock().now_ns());  // the dead do not keep a segment in use
   for (const process::EntryView& e : process::take_snapshot(*mapping, process::real_clock().now_ns()).entries) {
     if (e.phase == engine::Phase::lost || e.phase == engine::Phase::prepared) continue;
@@ -55,7 +55,7 @@ const char* advice_for(Errc code, const std::string& name, bool force) noexcept 
 Segment::Segment(std::shared_ptr<engine::Mapping> mapping) noexcept : mapping_(std::move(mapping)) {}
 
 Segment Segment::open(std::string_view name, const SegmentOptions& options) {
-  return Segment(engine::Mapping::open(name_or_default(name), open_options(options)));
+  return Segment(engine::Mapping::open(name_or_default(name), trusting(options.trusted_owner)));
 }
 
 Segment Segment::create(std::string_view name, const SegmentOptions& options) {
@@ -64,7 +64,7 @@ Segment Segment::create(std::string_view name, const SegmentOptions& options) {
 
 Segment Segment::open_or_create(std::string_view name, const SegmentOptions& options) {
   return Segment(
-      engine::Mapping::open_or_create(name_or_default(name), create_options(options), open_options(options)));
+      engine::Mapping::open_or_create(name_or_default(name), create_options(options), trusting(options.trusted_owner)));
 }
 
 std::optional<Segment> Segment::open(std::string_view name, const SegmentOptions& options,
@@ -85,19 +85,21 @@ std::optional<Segment> Segment::open_or_create(std::string_view name, const Segm
       ec, [&] { return std::optional(open_or_create(name, options)); }, none);
 }
 
-void Segment::remove(std::string_view name, bool force) {
+void Segment::remove(std::string_view name, bool force, std::optional<unsigned> trusted_owner) {
   const std::string which = name_or_default(name);
+  const engine::OpenOptions options = trusting(trusted_owner);
   try {
-    if (!force) require_unused(which);
-    engine::Mapping::remove(which, {}, force ? engine::Mapping::Damaged::unlink : engine::Mapping::Damaged::refuse);
+    if (!force) require_unused(which, options);
+    engine::Mapping::remove(which, options,
+                            force ? engine::Mapping::Damaged::unlink : engine::Mapping::Damaged::refuse);
   } catch (const Error& e) {
     throw Error(e.errc(), std::string(e.what()) + advice_for(e.errc(), which, force));
   }
 }
 
-std::vector<SegmentListing> Segment::list() {
+std::vector<SegmentListing> Segment::list(std::optional<unsigned> trusted_owner) {
   std::vector<SegmentListing> all;
-  for (engine::ListedSegment& s : engine::Mapping::list()) {
+  for (engine::ListedSegment& s : engine::Mapping::list(trusting(trusted_owner))) {
     all.push_back({std::move(s.name), std::move(s.path), s.ok, std::move(s.error)});
   }
   return all;

@@ -192,8 +192,8 @@ TEST_F(Usage, ManualPageIsComplete) {
     const std::string of_command = run(words).out;
     for (const std::string& option : options_in(of_command)) {
       EXPECT_TRUE(offered.contains(option)) << command << " " << option;
-      const bool global = option == "-s" || option == "--segment" || option == "--json" || option == "-h" ||
-                          option == "--help" || option == "--";
+      const bool global = option == "-s" || option == "--segment" || option == "--trust" || option == "--json" ||
+                          option == "-h" || option == "--help" || option == "--";
       EXPECT_TRUE(global || options_in(text).contains(option)) << command << " " << option;
     }
   }

@@ -12,7 +12,7 @@ _shmcoord() {
           mapfile -t COMPREPLY < <(compgen -f -- "$current")
         fi
         return ;;
-      --entries|--grace|--group|--holder|--interval|--mode|--names|--pid|--reason|--sessions|--ttl|-E|--conflict-exit-code|-l|--lock|-s|--segment|-w|--wait)
+      --entries|--grace|--group|--holder|--interval|--mode|--names|--pid|--reason|--sessions|--trust|--ttl|-E|--conflict-exit-code|-l|--lock|-s|--segment|-w|--wait)
         i=$((i + 1))
         [[ $i -lt $COMP_CWORD ]] || return ;;
       -*) ;;
@@ -24,7 +24,7 @@ _shmcoord() {
     esac
   done
   case $command in
-    '') words='--help --version -s --segment --json run lock inspect reap force-release segment completion' ;;
+    '') words='--help --version -s --segment --trust --json run lock inspect reap force-release segment completion' ;;
     lock) words='acquire release heartbeat renew status remove' ;;
     segment) words='create list info check remove' ;;
     'run') words='--help -l --lock -w --wait -n --no-wait --ttl --reason --holder --grace -E --conflict-exit-code --no-wait-tree' ;;

@@ -5,7 +5,6 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <stop_token>
 #include <thread>
 
@@ -14,6 +13,7 @@
 #include "shmcoord/durations.hpp"
 #include "shmcoord/exit_codes.hpp"
 #include "shmcoord/messages.hpp"
+#include "shmcoord/numbers.hpp"
 #include "shmcoord/outer_run.hpp"
 #include "shmcoord/render.hpp"
 
@@ -111,9 +111,7 @@ WaitRule wait_rule(const Arguments& arguments) {
   if (wait) rule.limit = parse_duration("--wait", *wait, Zero::allowed);
   if (arguments.has("--no-wait")) rule.limit = std::chrono::nanoseconds::zero();
   if (const auto code = arguments.value("--conflict-exit-code")) {
-    const auto [end, error] = std::from_chars(code->data(), code->data() + code->size(), rule.conflict_code);
-    if (error != std::errc{} || end != code->data() + code->size() || rule.conflict_code < 0 ||
-        rule.conflict_code > 255) {
+    if (!parse_whole(*code, rule.conflict_code) || rule.conflict_code < 0 || rule.conflict_code > 255) {
       throw UsageError{"-E: '" + *code + "' is not an exit code; give a number from 0 to 255"};
     }
   }

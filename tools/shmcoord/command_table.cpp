@@ -20,6 +20,8 @@ constexpr Option force{"--force", nullptr, "even while held or waited for; the h
 
 constexpr std::array global_list{
     Option{"-s,--segment", "NAME|PATH", "the segment (default: $SHMCOORD_SEGMENT, else default-<uid>)"},
+    Option{"--trust", "USER",
+           "a segment that this user owns is accepted too (default: $SHMCOORD_TRUST); yours and root's always are"},
     Option{"--json", nullptr, "output for programs"},
 };
 
@@ -72,9 +74,10 @@ constexpr std::array remove_options{
 constexpr std::array create_options{
     Option{"--mode", "OCTAL", "permissions of the file (default 0600)"},
     Option{"--group", "GROUP", "group of the file: a name or a number"},
-    Option{"--names", "N", "locks that can exist at once"},
-    Option{"--entries", "N", "holders and waiters at once; a session, or a hold without a process, takes 8"},
-    Option{"--sessions", "N", "processes joined at once"},
+    Option{"--names", "N", "locks that can exist at once (default 65536)"},
+    Option{"--entries", "N",
+           "holders and waiters at once (default 250000); a session, or a hold without a process, takes 8"},
+    Option{"--sessions", "N", "processes joined at once (default 4096)"},
 };
 
 int inspect(const Arguments& a) {

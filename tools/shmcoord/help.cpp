@@ -158,6 +158,7 @@ std::string manual_page() {
   page +=
       ".SH ENVIRONMENT\n"
       ".TP\nSHMCOORD_SEGMENT\nthe segment when \\-s is not given; set for the command of \\fBrun\\fR\n"
+      ".TP\nSHMCOORD_TRUST\nthe user of \\-\\-trust when that is not given; then set for the command of \\fBrun\\fR\n"
       ".TP\nSHMCOORD_HOLDER\nset for the command of \\fBrun\\fR: who holds\n"
       ".TP\nSHMCOORD_TOKEN\nset for the command of \\fBrun\\fR: the fencing token of the first lock\n"
       ".TP\nSHMCOORD_TOKENS\nset for the command of \\fBrun\\fR: name=token of all locks, comma separated\n"

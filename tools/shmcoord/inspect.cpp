@@ -72,7 +72,7 @@ int watch(const engine::Mapping& mapping, const InspectArgs& args) {
 }  // namespace
 
 int inspect_command(const InspectArgs& args) {
-  const auto mapping = open_read_only(args.global.segment);
+  const auto mapping = open_read_only(args.global);
   return args.watch ? watch(*mapping, args) : show(*mapping, args);
 }
 

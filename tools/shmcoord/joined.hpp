@@ -7,6 +7,7 @@
 #include "process/lock_client.hpp"
 #include "process/participant.hpp"
 #include "shmcoord/exit_codes.hpp"
+#include "shmcoord/global.hpp"
 #include "shmcoord/messages.hpp"
 
 // The tool as a participant: most commands join, do one thing, and leave.
@@ -26,24 +27,24 @@ template <class Open>
   }
 }
 
-[[nodiscard]] inline std::shared_ptr<engine::Mapping> open_segment(const std::string& segment, IfMissing if_missing) {
+[[nodiscard]] inline std::shared_ptr<engine::Mapping> open_segment(const Global& global, IfMissing if_missing) {
+  const engine::OpenOptions options{global.trusted_owner, false};
   return opening([&] {
-    return if_missing == IfMissing::create ? engine::Mapping::open_or_create(segment) : engine::Mapping::open(segment);
+    return if_missing == IfMissing::create ? engine::Mapping::open_or_create(global.segment, {}, options)
+                                           : engine::Mapping::open(global.segment, options);
   });
 }
 
 /// Only to look.
-[[nodiscard]] inline std::shared_ptr<engine::Mapping> open_read_only(const std::string& segment) {
-  engine::OpenOptions options;
-  options.read_only = true;
-  return opening([&] { return engine::Mapping::open(segment, options); });
+[[nodiscard]] inline std::shared_ptr<engine::Mapping> open_read_only(const Global& global) {
+  return opening([&] { return engine::Mapping::open(global.segment, {global.trusted_owner, true}); });
 }
 
-[[nodiscard]] inline std::shared_ptr<process::Participant> join(const std::string& segment, IfMissing if_missing,
+[[nodiscard]] inline std::shared_ptr<process::Participant> join(const Global& global, IfMissing if_missing,
                                                                 const char* label = "") {
   process::JoinOptions options;
   options.label = label;
-  return process::Participant::join(open_segment(segment, if_missing), options);
+  return process::Participant::join(open_segment(global, if_missing), options);
 }
 
 /// The lock of that name; throws Error(not_found).

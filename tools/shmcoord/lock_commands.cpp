@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <charconv>
 
 #include <boost/json.hpp>
 
@@ -15,6 +14,7 @@
 #include "shmcoord/joined.hpp"
 #include "shmcoord/json_writer.hpp"
 #include "shmcoord/messages.hpp"
+#include "shmcoord/numbers.hpp"
 #include "shmcoord/render.hpp"
 
 // `shmcoord lock …` and `force-release`: for scripts that take in one command and give back in another.
@@ -36,8 +36,7 @@ std::string required_holder(const Arguments& arguments) {
 
 std::int32_t parse_pid(const std::string& text) {
   std::int32_t pid = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), pid);
-  if (error != std::errc{} || end != text.data() + text.size() || pid <= 0) {
+  if (!parse_whole(text, pid) || pid <= 0) {
     throw UsageError{"--pid: '" + text + "' is not a process id; give a number, e.g. --pid $$"};
   }
   return pid;
@@ -83,7 +82,7 @@ std::string not_owner_text(process::LockClient& client, const std::string& holde
 
 int beat(const Arguments& arguments, std::optional<std::chrono::nanoseconds> ttl) {
   const std::string holder = required_holder(arguments);
-  const auto client = find_lock(join(arguments.global.segment, IfMissing::fail), arguments.words[0]);
+  const auto client = find_lock(join(arguments.global, IfMissing::fail), arguments.words[0]);
   const HeartbeatOutcome got = client->heartbeat(holder, ttl);
   if (arguments.global.json) {
     print({{"lock", client->name()},
@@ -126,7 +125,7 @@ int lock_acquire(const Arguments& arguments) {
   }
 
   const StopSignals signals;
-  const auto client = std::make_unique<process::LockClient>(join(arguments.global.segment, IfMissing::create),
+  const auto client = std::make_unique<process::LockClient>(join(arguments.global, IfMissing::create),
                                                             arguments.words[0], LockOptions{});
   const Acquired got = acquire_aloud(*client, request, deadline_of(rule), signals);
   // A script that does not get the token does not know that it holds.
@@ -153,7 +152,7 @@ int lock_acquire(const Arguments& arguments) {
 
 int lock_release(const Arguments& arguments) {
   const std::string holder = required_holder(arguments);
-  const auto client = find_lock(join(arguments.global.segment, IfMissing::fail), arguments.words[0]);
+  const auto client = find_lock(join(arguments.global, IfMissing::fail), arguments.words[0]);
   const ReleaseOutcome got = client->release(holder);
   if (arguments.global.json) {
     print({{"lock", client->name()},
@@ -185,7 +184,7 @@ int lock_status(const Arguments& arguments) {
   const auto asked = arguments.value("--holder");
   if (asked) require_name("holder id", *asked);
   // Only looks: no session, no write access, and news for the next holder stay where they are.
-  const auto mapping = open_read_only(arguments.global.segment);
+  const auto mapping = open_read_only(arguments.global);
   const process::Clock& clock = process::real_clock();
   const process::Picture picture = process::take_picture(*mapping, clock.now_ns(), arguments.words);
   if (picture.locks.empty()) {
@@ -226,7 +225,7 @@ int lock_status(const Arguments& arguments) {
 }
 
 int lock_remove(const Arguments& arguments) {
-  const auto participant = join(arguments.global.segment, IfMissing::fail);
+  const auto participant = join(arguments.global, IfMissing::fail);
   process::LockClient::remove(*participant, arguments.words[0], arguments.has("--force"));
   if (arguments.global.json) print({{"lock", arguments.words[0]}, {"result", "removed"}});
   return exit_done;
@@ -237,7 +236,7 @@ int force_release(const Arguments& arguments) {
   if (!reason || reason->empty()) throw UsageError{"--reason is missing: say why, the holder and others will ask"};
   const auto holder = arguments.value("--holder");
   if (holder) require_name("holder id", *holder);
-  const auto client = find_lock(join(arguments.global.segment, IfMissing::fail), arguments.words[0]);
+  const auto client = find_lock(join(arguments.global, IfMissing::fail), arguments.words[0]);
   const auto before = client->holder();
   const bool done = client->force_release(holder.value_or(""));
   if (arguments.global.json) {

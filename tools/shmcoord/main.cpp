@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 
 #include "engine/segment_file.hpp"
+#include "shmcoord/accounts.hpp"
 #include "shmcoord/command_table.hpp"
 #include "shmcoord/durations.hpp"
 #include "shmcoord/error.hpp"
@@ -106,6 +107,11 @@ Found find_command(const std::vector<std::string>& words) {
   throw UsageError{"unknown command '" + first + " " + words[at[1]] + "'; there are: " + known_words(first)};
 }
 
+unsigned trusted_owner(const std::string& where, const std::string& user) {
+  if (const auto uid = user_id_of(user)) return *uid;
+  throw UsageError{where + ": no user '" + user + "' in /etc/passwd; give a name from there, or a number"};
+}
+
 void take_globals(Arguments& arguments) {
   if (const auto segment = arguments.value("--segment")) {
     if (segment->empty()) throw UsageError{"--segment: the name is empty; give a name, or a path with a '/'"};
@@ -114,6 +120,11 @@ void take_globals(Arguments& arguments) {
     arguments.global.segment = env;
   } else {
     arguments.global.segment = engine::default_segment_name();
+  }
+  if (const auto user = arguments.value("--trust")) {
+    arguments.global.trusted_owner = trusted_owner("--trust", *user);
+  } else if (const char* const env = std::getenv("SHMCOORD_TRUST"); env != nullptr && *env != '\0') {
+    arguments.global.trusted_owner = trusted_owner("SHMCOORD_TRUST", env);
   }
   arguments.global.json = arguments.has("--json");
   const char* const term = std::getenv("TERM");

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <string_view>
 
 #include "engine/segment_file.hpp"
+#include "shmcoord/numbers.hpp"
 
 namespace shmcoord::tool {
 namespace {
@@ -63,8 +63,7 @@ bool held_by_outer_run(process::LockClient& client) {
     if (!mark.starts_with(lock)) return false;
     mark.remove_prefix(lock.size());
     std::uint64_t token = 0;
-    const auto [end, error] = std::from_chars(mark.data(), mark.data() + mark.size(), token);
-    return error == std::errc{} && end == mark.data() + mark.size() && client.is_current(token);
+    return parse_whole(mark, token) && client.is_current(token);
   });
 }
 

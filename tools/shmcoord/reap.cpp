@@ -73,7 +73,7 @@ class Reaper {
 
   int run() {
     const bool look_only = args_.dry_run;
-    mapping_ = look_only ? open_read_only(args_.global.segment) : open_segment(args_.global.segment, IfMissing::fail);
+    mapping_ = look_only ? open_read_only(args_.global) : open_segment(args_.global, IfMissing::fail);
     if (look_only || args_.once) {
       print(sweep(), true);
       std::fflush(stdout);

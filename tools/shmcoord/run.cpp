@@ -347,11 +347,14 @@ int run_command(const Arguments& arguments) {
   const bool is_path = segment.find('/') != std::string::npos;
   plan.task.environment = {"SHMCOORD_SEGMENT=" + (is_path ? engine::segment_path(segment) : segment),
                            "SHMCOORD_HOLDER=" + plan.holder};
+  if (const auto owner = arguments.global.trusted_owner) {
+    plan.task.environment.push_back("SHMCOORD_TRUST=" + std::to_string(*owner));
+  }
   const bool adopts = adopt_orphans();
   const GuardianHandle guardian(plan.task);
 
   LossBell bell;
-  const auto participant = join(segment, IfMissing::create, "run");
+  const auto participant = join(arguments.global, IfMissing::create, "run");
   process::Request request;
   request.holder = plan.holder;
   request.reason = plan.reason;

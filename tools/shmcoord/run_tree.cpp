@@ -9,13 +9,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <string>
 
 #include "process/identity.hpp"
+#include "shmcoord/numbers.hpp"
 
 namespace shmcoord::tool {
 namespace {
@@ -32,8 +32,7 @@ std::optional<std::string> read_file(const std::string& path) {
 
 pid_t parse_pid(std::string_view text) {
   pid_t pid = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), pid);
-  return error == std::errc{} && end == text.data() + text.size() && pid > 0 ? pid : 0;
+  return parse_whole(text, pid) && pid > 0 ? pid : 0;
 }
 
 template <class Fn>

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <grp.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -14,6 +13,7 @@
 #include "process/recovery.hpp"
 #include "process/segment_check.hpp"
 #include "process/table_use.hpp"
+#include "shmcoord/accounts.hpp"
 #include "shmcoord/command_table.hpp"
 #include "shmcoord/display_width.hpp"
 #include "shmcoord/durations.hpp"
@@ -21,6 +21,7 @@
 #include "shmcoord/joined.hpp"
 #include "shmcoord/json_writer.hpp"
 #include "shmcoord/messages.hpp"
+#include "shmcoord/numbers.hpp"
 #include "shmcoord/render.hpp"
 #include "shmcoord/segment.hpp"
 
@@ -30,12 +31,6 @@ namespace shmcoord::tool {
 namespace {
 
 namespace json = boost::json;
-
-template <class Number>
-bool parse_whole(std::string_view text, Number& to, int base = 10) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to, base);
-  return error == std::errc{} && end == text.data() + text.size();
-}
 
 /// The library knows what is too little and too much, and says so.
 void take_count(const Arguments& arguments, std::string_view option, std::uint32_t& to) {
@@ -57,20 +52,7 @@ unsigned parse_mode(const std::string& text) {
 }
 
 unsigned parse_group(const std::string& text) {
-  unsigned gid = 0;
-  if (parse_whole(text, gid)) return gid;
-  // Not getgrnam: a static binary has no name service, and local groups are what a local segment needs.
-  std::FILE* const file = std::fopen("/etc/group", "re");
-  if (file != nullptr) {
-    while (const group* const entry = ::fgetgrent(file)) {
-      if (text == entry->gr_name) {
-        gid = entry->gr_gid;
-        std::fclose(file);
-        return gid;
-      }
-    }
-    std::fclose(file);
-  }
+  if (const auto gid = group_id_of(text)) return *gid;
   throw UsageError{"--group: no group '" + text + "' in /etc/group; give a name from there, or a number"};
 }
 
@@ -134,7 +116,7 @@ int segment_create(const Arguments& arguments) {
 }
 
 int segment_list(const Arguments& arguments) {
-  const auto all = Segment::list();
+  const auto all = Segment::list(arguments.global.trusted_owner);
   if (arguments.global.json) {
     json::array list;
     for (const SegmentListing& s : all) {
@@ -157,7 +139,7 @@ int segment_list(const Arguments& arguments) {
 }
 
 int segment_info(const Arguments& arguments) {
-  const auto mapping = open_read_only(arguments.global.segment);
+  const auto mapping = open_read_only(arguments.global);
   const process::SegmentUse use =
       process::use_of(*mapping, process::take_snapshot(*mapping, process::real_clock().now_ns()));
   const json::object info = describe_segment(*mapping, use);
@@ -179,7 +161,7 @@ int segment_info(const Arguments& arguments) {
 }
 
 int segment_check(const Arguments& arguments) {
-  const auto mapping = open_read_only(arguments.global.segment);
+  const auto mapping = open_read_only(arguments.global);
   const process::CheckReport report = process::check_segment(*mapping, process::real_clock().now_ns());
   const auto count = [&](process::Finding::Kind kind) {
     return std::count_if(report.findings.begin(), report.findings.end(), [&](const auto& f) { return f.kind == kind; });
@@ -215,7 +197,7 @@ int segment_check(const Arguments& arguments) {
 }
 
 int segment_remove(const Arguments& arguments) {
-  opening([&] { Segment::remove(arguments.global.segment, arguments.has("--force")); });
+  opening([&] { Segment::remove(arguments.global.segment, arguments.has("--force"), arguments.global.trusted_owner); });
   if (arguments.global.json) {
     print_line(json_text(json::object{{"name", printable(arguments.global.segment)}, {"result", "removed"}}));
   }

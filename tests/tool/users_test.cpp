@@ -1,0 +1,89 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "support/tool.hpp"
+
+// One segment and several users: whoever owns a segment can fake everything in it, so its owner must be trusted.
+
+namespace shmcoord::test {
+namespace {
+
+class Users : public ToolTest {
+ protected:
+  Users() : ToolTest(SHMCOORD_TOOL_PATH) {}
+  void SetUp() override {
+    if (::geteuid() != 0 || as_owner("--version") != 0) GTEST_SKIP() << "needs root, and setpriv: several users";
+    ASSERT_EQ(as_owner("segment create --mode 0666"), 0);
+  }
+
+  int shell(const std::string& script) {
+    const Finished f = start_shell(script)->wait();
+    said_ = f.out + f.err;
+    return f.code();
+  }
+  int as(const std::string& user, const std::string& arguments) {
+    return shell("exec setpriv --reuid " + user + " --regid " + user + " --clear-groups $SHMCOORD " + arguments);
+  }
+  int as_owner(const std::string& arguments) { return as("65534", arguments); }
+  int as_other(const std::string& arguments) { return as("65533", arguments); }
+  [[nodiscard]] bool said(const std::string& text) const { return said_.find(text) != std::string::npos; }
+
+  std::string said_;
+};
+
+TEST_F(Users, WhoIsNotTrustedIsRefusedAndTheRefusalSaysHowToTrust) {
+  for (const char* const command : {"inspect", "reap --once", "run -l x -- true", "lock acquire x --holder me",
+                                    "lock status x", "segment info", "segment check", "segment remove"}) {
+    EXPECT_EQ(as_other(command), 69) << command << said_;
+    EXPECT_TRUE(said("--trust 65534")) << command << said_;
+    EXPECT_EQ(as("0", command), 69) << command << said_;
+  }
+  EXPECT_EQ(as_owner("run -n -l x -- true"), 0) << said_;
+}
+
+TEST_F(Users, AUserWhoIsTrustedSharesHisLocks) {
+  for (const char* const trusted : {"65534", "nobody"}) {
+    const std::string trust = std::string("--trust ") + trusted + " ";
+    EXPECT_EQ(as_owner("lock acquire x --holder owner"), 0) << said_;
+    EXPECT_EQ(as_other(trust + "run -n -l x -- true"), 1) << said_;
+    EXPECT_EQ(as_other(trust + "inspect"), 0) << said_;
+    EXPECT_TRUE(said("owner")) << said_;
+    EXPECT_EQ(as_owner("lock release x --holder owner"), 0) << said_;
+    EXPECT_EQ(as_other(trust + "run -n -l x -- true"), 0) << said_;
+    EXPECT_EQ(as_other(trust + "reap --once"), 0) << said_;
+    EXPECT_EQ(as_other(trust + "segment check"), 0) << said_;
+  }
+  EXPECT_EQ(as_other("--trust 65532 inspect"), 69) << "another one is trusted: " << said_;
+}
+
+TEST_F(Users, TheEnvironmentNamesTheTrustedUserToo) {
+  EXPECT_EQ(shell("SHMCOORD_TRUST=nobody $SHMCOORD inspect"), 0) << said_;
+  EXPECT_EQ(shell("SHMCOORD_TRUST= $SHMCOORD inspect"), 69) << "empty is not set: " << said_;
+  // And a command within `run`.
+  EXPECT_EQ(shell("$SHMCOORD --trust nobody run -l x -- $SHMCOORD lock status x"), 0) << said_;
+}
+
+TEST_F(Users, RootListsAndRemovesWhatIsAUsers) {
+  EXPECT_EQ(as("0", "segment list"), 0);
+  EXPECT_TRUE(said(segment_ + " ")) << said_;
+  EXPECT_TRUE(said("not usable: ")) << said_;
+  EXPECT_EQ(as_owner("lock acquire x --holder owner"), 0) << said_;
+  EXPECT_EQ(as("0", "--trust nobody segment remove"), 1) << said_;
+  EXPECT_TRUE(said("'x' is held")) << said_;
+  EXPECT_EQ(as_owner("lock release x --holder owner"), 0) << said_;
+  EXPECT_EQ(as("0", "--trust nobody segment remove"), 0) << said_;
+  EXPECT_EQ(as_owner("inspect"), 2) << said_;
+}
+
+TEST_F(Users, AWrongUserIsAUsageError) {
+  for (const char* const wrong : {"nobody-of-that-name", "-1", "4294967295", "65534x", "''"}) {
+    EXPECT_EQ(shell(std::string("$SHMCOORD --trust ") + wrong + " inspect"), 64) << wrong << said_;
+  }
+  EXPECT_EQ(shell("SHMCOORD_TRUST=nobody-of-that-name $SHMCOORD inspect"), 64) << said_;
+  EXPECT_TRUE(said("SHMCOORD_TRUST: no user 'nobody-of-that-name' in /etc/passwd")) << said_;
+}
+
+}  // namespace
+}  // namespace shmcoord::test
