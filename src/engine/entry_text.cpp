@@ -66,15 +66,20 @@ EntryTexts read_texts(const View& view, EntryIndex entry) {
 
 bool holder_equals(const View& view, EntryIndex entry, std::string_view holder) noexcept {
   Entry& e = view.entry(entry);
+  const std::uint32_t first = RealPolicy::load(e.text_version);
+  bool equal = false;
+  bool same_writer = true;  // one who never gets further: stopped, or dead
   for (int i = 0; i < read_tries; ++i) {
     const std::uint32_t version = RealPolicy::load(e.text_version);
     const std::uint32_t holder_bytes = RealPolicy::load(word(e.holder_bytes));
     const char* const row = row_of(view, entry, holder_bytes, RealPolicy::load(word(e.reason_bytes)));
-    const bool equal = holder_bytes == holder.size() && row != nullptr && text_equals<RealPolicy>(row, holder);
-    if ((version & 1U) == 0 && RealPolicy::load(e.text_version) == version) return equal;
+    equal = holder_bytes == holder.size() && row != nullptr && text_equals<RealPolicy>(row, holder);
+    const bool still = RealPolicy::load(e.text_version) == version;
+    if (still && (version & 1U) == 0) return equal;
+    same_writer = same_writer && still && version == first;
     RealPolicy::pause();
   }
-  return false;
+  return same_writer && equal;
 }
 
 }  // namespace shmcoord::engine

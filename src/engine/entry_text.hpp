@@ -15,9 +15,10 @@
 // between two equal even versions. Where the text stands follows from the two lengths, which are bounded before they
 // are used.
 //
-// What if we die here: the version stays odd until the entry's next owner writes; readers give up after some tries and
-// take what is there, marked as not settled. The holder id is then still right when the dead owner was changing only
-// the reason, because it is written again with the same bytes.
+// What if we die here: the version stays odd until somebody writes again; readers give up after some tries and take
+// what is there, marked as not settled. The holder id is then still right when the dead writer was changing only the
+// reason, because it is written again with the same bytes, and where it stands changes with one word. That matters for
+// a detached hold, which outlives who changed its reason, and is found by nothing but its holder id.
 
 namespace shmcoord::engine {
 
@@ -34,7 +35,8 @@ struct EntryTexts {
 
 [[nodiscard]] EntryTexts read_texts(const View& view, EntryIndex entry);
 
-/// Is that its holder id? Allocates nothing. False while the owner is writing.
+/// Is that its holder id? Allocates nothing. False while texts keep changing; of a writer that got stuck, what is
+/// there.
 [[nodiscard]] bool holder_equals(const View& view, EntryIndex entry, std::string_view holder) noexcept;
 
 }  // namespace shmcoord::engine
