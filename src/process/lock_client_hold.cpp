@@ -50,6 +50,7 @@ ReleaseOutcome LockClient::release(std::string_view holder) {
     }
   }
   if (const auto theirs = detached_hold(holder)) {
+    const Participant::Helping helping(*participant_, theirs->ops.index());
     const engine::Result r = theirs->ops.release(theirs->entry, theirs->token);
     tidy_detached(view(), theirs->entry);
     if (r.step == Step::released) return {ReleaseResult::released, std::nullopt};
@@ -172,6 +173,7 @@ void LockClient::remove(Participant& participant, std::string_view name, bool fo
   const auto found = names.find(name);
   if (!found) throw Error(Errc::not_found, "no lock '" + std::string(name) + "'");
   const engine::ControlOps<RealPolicy> ops(mapping.view(), found->record, found->generation);
+  const Participant::Helping helping(participant, found->record);
   const auto close = [&] {
     while (!ops.close()) {
       if (!force || RealPolicy::load(ops.record().generation) != ops.generation()) return false;
