@@ -139,7 +139,7 @@ class Finisher {
   void told(const core::Control& c, Loss loss) const noexcept {
     const std::uint64_t previous = P::load(rec_.previous);
     if (unpack_handoff(previous).stamp == handoff_stamp(record_, c.seq) || !current(c)) return;
-    write_notice<P>(view_, record_, c.last, c.seq);
+    write_notice<P>(view_, record_, c.last, c.seq, [&] { return current(c); });
     P::cas(rec_.previous, previous, pack(Handoff{c.last, loss, handoff_stamp(record_, c.seq)}));
   }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <string>
 
 #include "engine/view.hpp"
@@ -8,9 +9,13 @@
 //
 // It must outlive the robbed entry, whose owner's slot may be recycled before anybody acquires again, and several
 // finishers of one reclaim write it at once, any of them possibly late by hours. So every word carries the stamp of the
-// reclaim and is set by CAS from exactly what was read: all finishers write the same content (the entry's texts stand
-// still while the reclaim is unfinished), and a late one fails. A reader takes it only if all stamps agree. Its page
-// may be missing when the file system is full; then the loss is told without a name.
+// reclaim and is set by CAS from what was read while the reclaim was still the word's last operation: all finishers
+// write the same content (the entry's texts stand still while the reclaim is unfinished), and a late one fails, since a
+// later reclaim has written the word. A reader takes it only if all stamps agree. Its page may be missing when the file
+// system is full; then the loss is told without a name.
+//
+// The news is for who holds after the robbery. Who was granted, and robbed before it asked, finds the news of its own
+// loss here; it belongs to the next one, so a holder takes only what is not younger than its token.
 
 namespace shmcoord::engine {
 
@@ -21,18 +26,16 @@ struct NoticeText {
 };
 
 inline constexpr std::size_t notice_head_words = 4;  // pid, since low, since high, length
+inline constexpr std::size_t notice_words = notice_head_words + (max_holder + 3) / 4;
 
-template <class P>
-void write_notice(const View& view, RecordIndex record, EntryIndex entry, std::uint64_t seq) noexcept {
+/// `current()`: is that reclaim still the last operation on the word?
+template <class P, class Current>
+void write_notice(const View& view, RecordIndex record, EntryIndex entry, std::uint64_t seq,
+                  Current&& current) noexcept {
   Notice& notice = view.notice(record);
   if (!view.pages_exist(view.offset_of(&notice), sizeof(Notice))) return;
   const Entry& e = view.entry(entry);
   const std::uint64_t stamp = handoff_stamp(record, seq) & 0xffffffffU;
-  const auto put = [&](std::size_t at, std::uint32_t payload) {
-    Word64& w = notice.words[at];
-    const std::uint64_t read = P::load(w);
-    if ((read & 0xffffffffU) != stamp) P::cas(w, read, stamp | std::uint64_t{payload} << 32U);
-  };
   std::int32_t pid = RealPolicy::get(e.bound_pid);
   if (const std::uint64_t owner = P::load(view.owner_of(entry)); pid == 0 && owner != 0) {
     const SlotIndex s = unpack_owner(owner).slot;
@@ -48,16 +51,21 @@ void write_notice(const View& view, RecordIndex record, EntryIndex entry, std::u
   const bool inlined = std::size_t{bytes} + length(e.reason_bytes, max_reason) <= e.text.size();
   const char* const text = inlined ? e.text.data() : view.long_text(entry);
   const bool readable = inlined || (bytes != 0 && view.pages_exist(view.offset_of(text), bytes));
-  put(0, static_cast<std::uint32_t>(pid));
-  put(1, static_cast<std::uint32_t>(since));
-  put(2, static_cast<std::uint32_t>(since >> 32U));
-  put(3, readable ? bytes : 0);
+  std::array<std::uint32_t, notice_words> payload{static_cast<std::uint32_t>(pid), static_cast<std::uint32_t>(since),
+                                                  static_cast<std::uint32_t>(since >> 32U), readable ? bytes : 0};
+  std::size_t count = notice_head_words;
   for (std::uint32_t i = 0; readable && i < bytes; i += 4) {
-    std::uint32_t four = 0;
+    std::uint32_t& four = payload[count++];
     for (std::uint32_t k = 0; k < 4 && i + k < bytes; ++k) {
       four |= std::uint32_t{static_cast<unsigned char>(text[i + k])} << (8 * k);
     }
-    put(notice_head_words + i / 4, four);
+  }
+  std::array<std::uint64_t, notice_words> read{};
+  for (std::size_t at = 0; at < count; ++at) read[at] = P::load(notice.words[at]);
+  if (!current()) return;
+  for (std::size_t at = 0; at < count; ++at) {
+    if ((read[at] & 0xffffffffU) == stamp) continue;
+    P::cas(notice.words[at], read[at], stamp | std::uint64_t{payload[at]} << 32U);
   }
 }
 
@@ -84,6 +92,25 @@ NoticeText read_notice(const View& view, RecordIndex record, std::uint64_t previ
       text.holder.push_back(static_cast<char>(four >> (8 * k) & 0xffU));
   }
   return whole ? text : NoticeText{};
+}
+
+struct News {
+  Loss loss = Loss::none;  // none: nobody was robbed, or somebody else was told
+  NoticeText text;
+};
+
+/// What the holder since `token` is to be told, once.
+template <class P>
+News take_news(const View& view, RecordIndex record, std::uint64_t token) {
+  Word64& word = view.record(record).previous;
+  const std::uint64_t raw = P::load(word);
+  const Handoff previous = unpack_handoff(raw);
+  if (previous.loss == Loss::none) return {};
+  const std::uint64_t mine = handoff_stamp(record, token);
+  if (((mine - previous.stamp) & handoff_stamp_mask) > handoff_stamp_mask / 2) return {};  // younger than the token
+  const NoticeText text = read_notice<P>(view, record, previous.stamp);
+  if (!P::cas(word, raw, pack(Handoff{nil_entry, Loss::none, mine}))) return {};
+  return {previous.loss, text};
 }
 
 }  // namespace shmcoord::engine

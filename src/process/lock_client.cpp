@@ -282,7 +282,9 @@ AcquireOutcome LockClient::acquire(const Request& request, std::int64_t deadline
   }
   hold.lost.reset();
   if (hold.state == Hold::State::held) {
-    if (!settle_loss(hold)) return extend(hold, request);
+    if (!settle_loss(hold)) {
+      if (auto extended = extend(hold, request)) return *std::move(extended);
+    }
     hold.lost.reset();  // acquiring anew; nobody asked about the old hold
   }
   hold.busy = true;
@@ -419,7 +421,8 @@ AcquireOutcome LockClient::now_held(Hold& hold, std::uint64_t token, bool robbed
 
 AcquireOutcome LockClient::not_held(AcquireResult result) { return {result, 0, std::nullopt, holder()}; }
 
-AcquireOutcome LockClient::extend(Hold& hold, const Request& request) {
+// Nothing: the hold was lost this very moment.
+std::optional<AcquireOutcome> LockClient::extend(Hold& hold, const Request& request) {
   engine::Entry& e = view().entry(hold.entry);
   if (request.ttl) {
     RealPolicy::store(e.ttl_ns, static_cast<std::uint64_t>(ns(*request.ttl)));
@@ -427,11 +430,11 @@ AcquireOutcome LockClient::extend(Hold& hold, const Request& request) {
   }
   const engine::Result r = hold.ops.heartbeat(hold.entry, hold.token, real_clock().now_ns());
   if (r.step != Step::refreshed) {
-    settle_loss(hold);
-    return {AcquireResult::busy, 0, std::nullopt, std::nullopt};  // lost this very moment; the next call starts anew
+    if (!settle_loss(hold)) fail(Step::corrupt);
+    return std::nullopt;
   }
   if (request.reason) change_reason(hold.entry, request);
-  return {AcquireResult::extended, hold.token, std::nullopt, std::nullopt};
+  return AcquireOutcome{AcquireResult::extended, hold.token, std::nullopt, std::nullopt};
 }
 
 void LockClient::change_reason(engine::EntryIndex entry, const Request& request) {

@@ -163,7 +163,7 @@ class LockClient {
   void require_segment(const Hold& hold, std::uint64_t token);
   AcquireOutcome now_held(Hold& hold, std::uint64_t token, bool robbed);
   AcquireOutcome not_held(AcquireResult result);
-  AcquireOutcome extend(Hold& hold, const Request& request);
+  std::optional<AcquireOutcome> extend(Hold& hold, const Request& request);
   void change_reason(engine::EntryIndex entry, const Request& request);
   Hold* find_hold(std::string_view holder);
   Hold& hold_of(std::string_view holder, bool detached);

@@ -155,14 +155,9 @@ void LockClient::take_news(Hold& hold) noexcept {
 }
 
 std::optional<Previous> LockClient::take_previous(const Ops& ops, std::uint64_t token) {
-  engine::Word64& word = ops.record().previous;
-  const std::uint64_t raw = RealPolicy::load(word);
-  const engine::Handoff previous = engine::unpack_handoff(raw);
-  if (previous.loss == Loss::none) return std::nullopt;
-  const engine::NoticeText text = engine::read_notice<RealPolicy>(view(), ops.index(), previous.stamp);
-  const engine::Handoff taken{engine::nil_entry, Loss::none, engine::handoff_stamp(ops.index(), token)};
-  if (!RealPolicy::cas(word, raw, pack(taken))) return std::nullopt;
-  return Previous{text.holder, text.pid, previous.loss};
+  engine::News news = engine::take_news<RealPolicy>(view(), ops.index(), token);
+  if (news.loss == Loss::none) return std::nullopt;
+  return Previous{std::move(news.text.holder), news.text.pid, news.loss};
 }
 
 }  // namespace shmcoord::process

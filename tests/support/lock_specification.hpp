@@ -28,7 +28,8 @@
 // Passing   A wait that is granted and robbed before it wakes goes on waiting; others may see that hold, and are told
 // of
 //           its loss. So a wait during which something could rob it has a second step, which need not come, with a
-//           holder that can do nothing but lose the lock again.
+//           holder that can do nothing but lose the lock again. And who is robbed before it could ask whom it follows
+//           is not told: the next one hears of this loss instead.
 // Owed      Who lost a hold is told why by its next release or heartbeat (its session remembers that), until it
 //           releases or acquires; only then does the machine's own answer count.
 // Names     A removal is right at a moment when nobody holds; "not found", when the name need not exist: an acquire
@@ -47,7 +48,8 @@ struct LockFacts {
 
 struct LockStep : Operation {
   std::int64_t latest_ns = no_return;  ///< without a return: takes effect until then, or never
-  bool passing = false;                ///< a grant that is lost before its waiter wakes
+  bool fleeting = false;               ///< the hold may be lost before the call returns
+  bool passing = false;                ///< only that: a grant that is lost before its waiter wakes
 };
 
 class LockSpecification {
@@ -72,6 +74,9 @@ class LockSpecification {
     std::vector<Owed> owed;   // in the order of the losses
     friend bool operator==(const State&, const State&) = default;
   };
+
+  /// A hold's clock may start by the coarse clock, which lags by up to its tick (10 ms where HZ is 100).
+  static constexpr std::int64_t coarse_tick_ns = 10'000'000;
 
   explicit LockSpecification(LockFacts facts) : facts_(std::move(facts)) {}
 
@@ -135,8 +140,6 @@ class LockSpecification {
   }
 
  private:
-  // A hold's clock may start by the coarse clock, which lags by up to its tick (10 ms where HZ is 100).
-  static constexpr std::int64_t coarse_tick_ns = 10'000'000;
   static constexpr std::int64_t long_ago = std::numeric_limits<std::int64_t>::min();
 
   static std::int64_t least(Moment when) {
@@ -196,13 +199,13 @@ class LockSpecification {
     const auto result = std::get<AcquireResult>(outcome.result);
     if (o.returned()) {
       const auto& previous = outcome.previous;
+      const bool nothing = o.who.empty() && o.why == Loss::none;
       const bool told =
-          previous ? o.who == previous->holder.id && o.why == previous->why : o.who.empty() && o.why == Loss::none;
+          previous ? (o.who == previous->holder.id && o.why == previous->why) || (nothing && o.fleeting) : nothing;
+      const bool waited = result == AcquireResult::busy && o.verb == Verb::acquire;
       // Whether it took the lock itself or found it taken is not seen from outside, as long as it is told.
-      const bool same =
-          says(o, to_string(result)) ||
-          (result == AcquireResult::acquired && previous && says(o, to_string(AcquireResult::reclaimed))) ||
-          (result == AcquireResult::busy && o.verb == Verb::acquire && says(o, to_string(AcquireResult::timed_out)));
+      const bool same = says(o, to_string(waited ? AcquireResult::timed_out : result)) ||
+                        (result == AcquireResult::acquired && previous && says(o, to_string(AcquireResult::reclaimed)));
       if (!same || !told) return std::nullopt;
     }
     after.lock = std::move(outcome.state);
@@ -289,29 +292,32 @@ struct UnexplainedLock {
   History prefix;  // of the operations on it, and with the deaths
 };
 
-/// The steps of the operations on one lock.
-inline std::vector<LockStep> lock_steps(const History& operations, const std::map<Text, std::int64_t>& gone_ns) {
+/// The steps of the operations on one lock. `gone_ns`: when a killed process was gone for certain.
+inline std::vector<LockStep> lock_steps(const History& operations, const LockFacts& facts,
+                                        const std::map<Text, std::int64_t>& gone_ns) {
   std::vector<LockStep> steps;
   for (const Operation& o : operations) {
     LockStep& step = steps.emplace_back(LockStep{o});
-    if (const auto gone = gone_ns.find(o.process()); gone != gone_ns.end() && o.verb != Verb::acquire) {
-      step.latest_ns = gone->second;
-    }
-  }
-  // What can rob a waiter that is not awake yet.
-  const auto overlap = [](const Operation& a, const Operation& b) {
-    return a.call_ns <= b.return_ns && b.call_ns <= a.return_ns;
-  };
-  const auto may_be_robbed = [&](const Operation& wait) {
-    return std::any_of(operations.begin(), operations.end(), [&](const Operation& o) {
-      return o.verb == Verb::force_release && overlap(o, wait) &&
-             (!o.returned() || std::string_view(o.answer) == to_string(core::MaintenanceResult::reclaimed));
-    });
-  };
-  for (const Operation& o : operations) {
-    if (o.verb != Verb::acquire || !may_be_robbed(o)) continue;
-    LockStep& passing = steps.emplace_back(LockStep{o, o.return_ns, true});
+    const auto gone = gone_ns.find(o.process());
+    const std::int64_t end_ns = o.returned() || gone == gone_ns.end() ? o.return_ns : gone->second;
+    if (o.verb != Verb::acquire) step.latest_ns = end_ns;
+    // Who robs so soon: an operator, or, of one that the machine let sleep for long, its lease.
+    const auto forced = [&](const Operation& other) {
+      if (other.verb != Verb::force_release) return false;
+      const bool robs = std::string_view(other.answer) == to_string(core::MaintenanceResult::reclaimed);
+      return (robs || !other.returned()) && other.call_ns <= end_ns && o.call_ns <= other.return_ns;
+    };
+    const core::LockConfig& c = facts.config;
+    std::int64_t lease_ns = o.ttl_ns != 0 ? o.ttl_ns : c.ttl_ns != 0 ? c.ttl_ns : c.stale_threshold_ns;
+    if (c.max_hold_ns != 0) lease_ns = std::min(lease_ns, c.max_hold_ns);
+    step.fleeting = end_ns - o.call_ns >= lease_ns - LockSpecification::coarse_tick_ns ||
+                    std::any_of(operations.begin(), operations.end(), forced);
+    if (!step.fleeting || o.verb != Verb::acquire) continue;
+    LockStep passing = step;
+    passing.passing = true;
+    passing.latest_ns = end_ns;
     passing.return_ns = no_return;
+    steps.push_back(passing);
   }
   return steps;
 }
@@ -334,7 +340,7 @@ inline std::optional<UnexplainedLock> unexplained_lock(const History& history) {
     for (const Operation& o : history) {
       if (o.verb == Verb::died) facts[object].deaths[o.process()] = o.call_ns;
     }
-    const auto steps = unexplained(LockSpecification(facts[object]), lock_steps(operations, gone_ns));
+    const auto steps = unexplained(LockSpecification(facts[object]), lock_steps(operations, facts[object], gone_ns));
     if (!steps) continue;
     History part;
     for (const LockStep& step : *steps) {

@@ -140,14 +140,9 @@ class Segment {
     char holder = '\0';  // also when there is not exactly one letter
   };
   [[nodiscard]] News take_news(RecordIndex r, std::uint64_t token) const {
-    engine::Word64& word = view_.record(r).previous;
-    const std::uint64_t raw = SimPolicy::load(word);
-    const engine::Handoff previous = engine::unpack_handoff(raw);
-    if (previous.loss == Loss::none) return {};
-    const engine::NoticeText text = engine::read_notice<SimPolicy>(view_, r, previous.stamp);
-    const engine::Handoff taken{engine::nil_entry, Loss::none, engine::handoff_stamp(r, token)};
-    if (!SimPolicy::cas(word, raw, engine::pack(taken))) return {};
-    return {previous.loss, text.pid, text.holder.size() == 1 ? text.holder[0] : '\0'};
+    const engine::News news = engine::take_news<SimPolicy>(view_, r, token);
+    const std::string& holder = news.text.holder;
+    return {news.loss, news.text.pid, holder.size() == 1 ? holder[0] : '\0'};
   }
 
   /// What the kernel does at a death: sets the bit, wakes one.
