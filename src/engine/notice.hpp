@@ -26,7 +26,8 @@ struct NoticeText {
 };
 
 inline constexpr std::size_t notice_head_words = 4;  // pid, since low, since high, length
-inline constexpr std::size_t notice_words = notice_head_words + (max_holder + 3) / 4;
+inline constexpr std::size_t notice_words = sizeof(Notice) / sizeof(Word64);
+static_assert(notice_words == notice_head_words + (max_holder + 3) / 4);
 
 /// `current()`: is that reclaim still the last operation on the word?
 template <class P, class Current>
