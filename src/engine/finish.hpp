@@ -137,10 +137,14 @@ class Finisher {
   // The next holder will be told who was robbed (C-52): once, so a word that has this stamp, also one that the next
   // holder emptied already, is left alone.
   void told(const core::Control& c, Loss loss) const noexcept {
-    const std::uint64_t previous = P::load(rec_.previous);
-    if (unpack_handoff(previous).stamp == handoff_stamp(record_, c.seq) || !current(c)) return;
-    write_notice<P>(view_, record_, c.last, c.seq, [&] { return current(c); });
-    P::cas(rec_.previous, previous, pack(Handoff{c.last, loss, handoff_stamp(record_, c.seq)}));
+    const Handoff news{c.last, loss, handoff_stamp(record_, c.seq)};
+    for (;;) {
+      const std::uint64_t previous = P::load(rec_.previous);
+      if (unpack_handoff(previous).stamp == news.stamp || !current(c)) return;
+      write_notice<P>(view_, record_, c.last, c.seq, [&] { return current(c); });
+      if (P::cas(rec_.previous, previous, pack(news))) return;
+      // Not only finishers change it: the robbed one may have taken, just now, the news of who was robbed before it.
+    }
   }
 
   // The releasing side of release, handoff and reclaim.

@@ -40,7 +40,7 @@ struct Moment {
   std::int64_t until_ns = 0;
 };
 
-/// Operation has call_ns and return_ns. apply() and drift() append each state that may follow; none: impossible.
+/// Operation has call_ns, return_ns and ==. apply() and drift() append each state that may follow; none: impossible.
 template <class S>
 concept Specification = requires(const S& s, const typename S::State& state, const typename S::Operation& operation,
                                  Moment when, std::vector<typename S::State>& next) {
@@ -125,6 +125,8 @@ class Linearizability {
     push(node, stack, [](Node&) {});
     for (Index i = 0; i < open_.size() && open_[i].call_ns <= until_ns; ++i) {
       if (contains(node.opened, i)) continue;
+      if (i > 0 && open_[i] == open_[i - 1] && !contains(node.opened, i - 1))
+        continue;  // of equal ones one after another
       const std::int64_t from_ns = std::max(node.from_ns, open_[i].call_ns);
       specification_.apply(node.state, open_[i], {from_ns, until_ns}, next_);
       std::erase(next_, node.state);  // as if it never came

@@ -27,9 +27,9 @@
 // Waiting   A wait takes effect when it is granted. One that ends at its deadline is an acquire that was busy.
 // Passing   A wait that is granted and robbed before it wakes goes on waiting; others may see that hold, and are told
 // of
-//           its loss. So a wait during which something could rob it has a second step, which need not come, with a
+//           its loss. So a wait during which something could rob it has further steps, which need not come, with a
 //           holder that can do nothing but lose the lock again. And who is robbed before it could ask whom it follows
-//           is not told: the next one hears of this loss instead.
+//           is not told, or without the name: the next one hears of this loss instead.
 // Owed      Who lost a hold is told why by its next release or heartbeat (its session remembers that), until it
 //           releases or acquires; only then does the machine's own answer count.
 // Names     A removal is right at a moment when nobody holds; "not found", when the name need not exist: an acquire
@@ -50,6 +50,7 @@ struct LockStep : Operation {
   std::int64_t latest_ns = no_return;  ///< without a return: takes effect until then, or never
   bool fleeting = false;               ///< the hold may be lost before the call returns
   bool passing = false;                ///< only that: a grant that is lost before its waiter wakes
+  friend bool operator==(const LockStep&, const LockStep&) = default;
 };
 
 class LockSpecification {
@@ -200,8 +201,9 @@ class LockSpecification {
     if (o.returned()) {
       const auto& previous = outcome.previous;
       const bool nothing = o.who.empty() && o.why == Loss::none;
-      const bool told =
-          previous ? (o.who == previous->holder.id && o.why == previous->why) || (nothing && o.fleeting) : nothing;
+      const bool told = !previous ? nothing
+                                  : (o.who == previous->holder.id && o.why == previous->why) ||
+                                        (o.fleeting && o.who.empty() && (nothing || o.why == previous->why));
       const bool waited = result == AcquireResult::busy && o.verb == Verb::acquire;
       // Whether it took the lock itself or found it taken is not seen from outside, as long as it is told.
       const bool same = says(o, to_string(waited ? AcquireResult::timed_out : result)) ||
@@ -310,14 +312,16 @@ inline std::vector<LockStep> lock_steps(const History& operations, const LockFac
     const core::LockConfig& c = facts.config;
     std::int64_t lease_ns = o.ttl_ns != 0 ? o.ttl_ns : c.ttl_ns != 0 ? c.ttl_ns : c.stale_threshold_ns;
     if (c.max_hold_ns != 0) lease_ns = std::min(lease_ns, c.max_hold_ns);
-    step.fleeting = end_ns - o.call_ns >= lease_ns - LockSpecification::coarse_tick_ns ||
-                    std::any_of(operations.begin(), operations.end(), forced);
-    if (!step.fleeting || o.verb != Verb::acquire) continue;
+    const std::int64_t asleep_ns = end_ns == no_return ? 0 : end_ns - o.call_ns;
+    const auto times = std::count_if(operations.begin(), operations.end(), forced) +
+                       asleep_ns / std::max(lease_ns - LockSpecification::coarse_tick_ns, std::int64_t{1'000'000});
+    step.fleeting = times > 0;
+    if (o.verb != Verb::acquire) continue;
     LockStep passing = step;
     passing.passing = true;
     passing.latest_ns = end_ns;
     passing.return_ns = no_return;
-    steps.push_back(passing);
+    steps.insert(steps.end(), static_cast<std::size_t>(times), passing);
   }
   return steps;
 }
