@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <iostream>
 
 #include "engine/control.hpp"
+#include "engine/wait.hpp"
 #include "support/sim_policy.hpp"
 #include "support/sim_scheduler.hpp"
 #include "support/sim_segment.hpp"
@@ -16,6 +18,7 @@ using shmcoord::Loss;
 using shmcoord::engine::Entry;
 using shmcoord::engine::EntryIndex;
 using shmcoord::engine::Step;
+using shmcoord::engine::WaitEnd;
 using shmcoord::sim::explore;
 using shmcoord::sim::instrumented;
 using shmcoord::sim::Plain;
@@ -68,7 +71,7 @@ TEST(NoticeSim, who_is_robbed_before_it_asks_does_not_take_the_news_of_itself) {
   });
   s.task("robber", [&] { segment.ops(0).reclaim(second, force); });
   s.task("c", [&] {
-    shmcoord::sim::await([&] { return shmcoord::sim::is_finished(1); });
+    require(segment.wait(0, 2, INT64_MAX) == WaitEnd::granted, "the wait ended for no reason");
     const Segment::News news = segment.take_news(0, segment.token(0, 2));
     require(news.loss == Loss::forced && news.holder == Segment::name_of(1), "c was not told of b");
   });
