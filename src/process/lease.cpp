@@ -70,7 +70,9 @@ Silence listen(const View& view, std::int64_t now_ns) noexcept {
 Loss judge_without_grace(const View& view, RecordIndex record, EntryIndex entry, std::int64_t now_ns) {
   const engine::Entry& e = view.entry(entry);
   if ((RealPolicy::load(e.flags) & engine::entry_no_lease) != 0) return Loss::none;
-  return core::judge(terms_of(view, record, entry), read(e.since_ns), last_sign_of(view, entry), now_ns);
+  // The terms first: a ttl that became shorter is written after the sign of life that goes with it.
+  const core::LeaseTerms terms = terms_of(view, record, entry);
+  return core::judge(terms, read(e.since_ns), last_sign_of(view, entry), now_ns);
 }
 
 // Until when the holder may not be judged by its silence; 0: no grace.

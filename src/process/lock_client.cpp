@@ -423,12 +423,8 @@ AcquireOutcome LockClient::not_held(AcquireResult result) { return {result, 0, s
 
 // Nothing: the hold was lost this very moment.
 std::optional<AcquireOutcome> LockClient::extend(Hold& hold, const Request& request) {
-  engine::Entry& e = view().entry(hold.entry);
-  if (request.ttl) {
-    RealPolicy::store(e.ttl_ns, static_cast<std::uint64_t>(ns(*request.ttl)));
-    set_need(hold, ns(*request.ttl));
-  }
-  const engine::Result r = hold.ops.heartbeat(hold.entry, hold.token, real_clock().now_ns());
+  if (request.ttl) set_need(hold, ns(*request.ttl));
+  const engine::Result r = beat(hold.ops, hold.entry, hold.token, request.ttl);
   if (r.step != Step::refreshed) {
     if (!settle_loss(hold)) fail(Step::corrupt);
     return std::nullopt;

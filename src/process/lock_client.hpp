@@ -164,6 +164,8 @@ class LockClient {
   AcquireOutcome now_held(Hold& hold, std::uint64_t token, bool robbed);
   AcquireOutcome not_held(AcquireResult result);
   std::optional<AcquireOutcome> extend(Hold& hold, const Request& request);
+  engine::Result beat(const Ops& ops, engine::EntryIndex entry, std::uint64_t token,
+                      std::optional<std::chrono::nanoseconds> ttl);
   void change_reason(engine::EntryIndex entry, const Request& request);
   Hold* find_hold(std::string_view holder);
   Hold& hold_of(std::string_view holder, bool detached);

@@ -8,6 +8,7 @@
 #include "engine/name_index.hpp"
 #include "engine/segment_file.hpp"
 #include "process/clock.hpp"
+#include "process/lease.hpp"
 #include "process/lock_arguments.hpp"
 #include "process/lock_client.hpp"
 #include "process/recovery.hpp"
@@ -63,27 +64,40 @@ HeartbeatOutcome LockClient::heartbeat(std::string_view holder, std::optional<st
   participant_->require_usable();
   require_holder(holder);
   require_duration("ttl", ttl);
-  const auto beat = [&](const Ops& ops, engine::EntryIndex entry, std::uint64_t token) {
-    if (ttl) RealPolicy::store(view().entry(entry).ttl_ns, static_cast<std::uint64_t>(ns(*ttl)));
-    return ops.heartbeat(entry, token, real_clock().now_ns()).step == Step::refreshed;
-  };
   {
     const std::scoped_lock lock(mutex_);
     Hold* const hold = find_hold(holder);
     if (hold != nullptr && (hold->state == Hold::State::held || hold->lost)) {
       if (!hold->lost && !settle_loss(*hold)) {
         if (ttl) set_need(*hold, ns(*ttl));
-        if (beat(hold->ops, hold->entry, hold->token)) return {HeartbeatResult::refreshed, std::nullopt};
+        if (beat(hold->ops, hold->entry, hold->token, ttl).step == Step::refreshed) {
+          return {HeartbeatResult::refreshed, std::nullopt};
+        }
         settle_loss(*hold);
       }
       const Lost lost = lost_text(hold->lost.value_or(Loss::none));
       return {HeartbeatResult::not_owner, lost};
     }
   }
-  if (const auto theirs = detached_hold(holder); theirs && beat(theirs->ops, theirs->entry, theirs->token)) {
+  if (const auto theirs = detached_hold(holder);
+      theirs && beat(theirs->ops, theirs->entry, theirs->token, ttl).step == Step::refreshed) {
     return {HeartbeatResult::refreshed, std::nullopt};
   }
   return {HeartbeatResult::not_owner, std::nullopt};
+}
+
+// A lease that gets longer does so before the sign of life, one that gets shorter after it. Otherwise a look in between
+// would judge the old sign by the new ttl, and take a hold whose lease had run out by neither.
+engine::Result LockClient::beat(const Ops& ops, engine::EntryIndex entry, std::uint64_t token,
+                                std::optional<std::chrono::nanoseconds> ttl) {
+  if (!ttl) return ops.heartbeat(entry, token, real_clock().now_ns());
+  const core::LeaseTerms terms = terms_of(view(), ops.index(), entry);
+  const bool longer = ns(*ttl) >= (terms.ttl_ns > 0 ? terms.ttl_ns : terms.stale_threshold_ns);
+  const auto set = [&] { RealPolicy::store(view().entry(entry).ttl_ns, static_cast<std::uint64_t>(ns(*ttl))); };
+  if (longer) set();
+  const engine::Result r = ops.heartbeat(entry, token, real_clock().now_ns());
+  if (!longer && r.step == Step::refreshed) set();
+  return r;
 }
 
 // --- losing ----------------------------------------------------------------------------------------------------------

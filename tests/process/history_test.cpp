@@ -104,7 +104,9 @@ class Client {
       try {
         run(o);
       } catch (const Error& e) {
-        o.answer = e.code() == Errc::not_found ? "not_found" : e.code() == Errc::in_use ? "in_use" : "error";
+        o.answer = e.code() == Errc::not_found ? "not_found"
+                   : e.code() == Errc::in_use  ? "in_use"
+                                               : std::string_view(e.what()).substr(0, 31);  // explained by nothing
       }
     });
   }
@@ -265,7 +267,7 @@ History play(const Round& round) {
   return history;
 }
 
-/// The last lines of the prefix, where the trouble is, with times since the first of them.
+/// The last lines of the prefix, where the trouble is.
 std::string describe(const test::UnexplainedLock& bad) {
   constexpr std::size_t shown = 40;
   const std::size_t from = bad.prefix.size() > shown ? bad.prefix.size() - shown : 0;
