@@ -542,18 +542,21 @@ TEST_F(LockFace, WhoIsTheSameHolder) {
 
 // By neither lease had it run out: the old one was long, and the new one begins with the renewal.
 TEST_F(LockFace, ARenewalToAShorterTtlKeepsTheHold) {
-  Child contender([&](int ready) {
+  const auto contend = [&](int ready) {
     Session session{segment_};
     Lock lock{session, "deploy"};
     say(ready, 'r');
     for (;;) {
       if (lock.try_acquire(b)) (void)lock.release(b);
     }
-  });
-  ASSERT_EQ(contender.next(), 'r');
+  };
+  Child first(contend);
+  Child second(contend);
+  ASSERT_EQ(first.next(), 'r');
+  ASSERT_EQ(second.next(), 'r');
   Session session{segment_, {.manual_heartbeat = true}};
   Lock lock{session, "deploy"};
-  for (int i = 0; i < 1'500; ++i) {
+  for (int i = 0; i < 2'500; ++i) {
     ASSERT_TRUE(lock.acquire(a, {.ttl = 1h}));
     std::this_thread::sleep_for(600us);  // longer than the next ttl
     ASSERT_EQ(lock.renew(a, 500us).result, HeartbeatResult::refreshed) << "renewal " << i;
