@@ -35,7 +35,10 @@ void Scheduler::point(detail::Access access, const void* word) noexcept {
   if (!in_task()) return;
   if (++steps_ > options_.max_steps) fail("livelock, or too few steps allowed");
   const bool writes = access != detail::Access::load && access != detail::Access::wait;
-  if (sharing_.touch(word, current_, writes) || random_mode_) decide(true, false);
+  const bool shared = sharing_.touch(word, current_, writes) || random_mode_ || access == detail::Access::fence;
+  if (shared) decide(true, false);
+  shared_here_ = shared;
+  if (weak() && access == detail::Access::wait) weak_memory_.system_call(current_);
   if (tracing_) tell(std::string(name_of(access)) + " " + name_of_word(word));
 }
 
@@ -54,6 +57,38 @@ void Scheduler::done(const void* word, std::uint64_t before, std::uint64_t after
   }
 }
 
+// Of a word that only one task touches, that task sees the newest.
+Held Scheduler::loaded(const void* word, const Held& newest, detail::Order order) noexcept {
+  if (!weak() || !in_task() || !shared_here_) return newest;
+  const unsigned age = choose_age(weak_memory_.readable(word, current_, newest));
+  if (tracing_ && age != 0) trace_ << "  (" << age << " behind)";
+  return weak_memory_.load(word, current_, newest, age, order == detail::Order::ordered);
+}
+
+void Scheduler::stored(const void* word, const Held& before, const Held& after, detail::Order order) noexcept {
+  if (!weak() || !in_task() || !shared_here_) return;
+  weak_memory_.store(word, current_, before, after, order == detail::Order::ordered);
+}
+
+void Scheduler::exchanged(const void* word, const Held& before, const Held& after, bool wrote) noexcept {
+  if (!weak() || !in_task()) return;
+  if (!shared_here_) return weak_memory_.exchange_own(current_);
+  weak_memory_.exchange(word, current_, before, after, wrote);
+}
+
+void Scheduler::fence() noexcept {
+  if (!weak() || !in_task()) return;
+  point(detail::Access::fence, &weak_memory_);
+  weak_memory_.fence(current_);
+}
+
+void Scheduler::learn_ends(std::uint32_t tasks) noexcept {
+  if (!weak()) return;
+  for (TaskIndex t = 0; t < count(); ++t) {
+    if ((tasks >> t & 1U) != 0) weak_memory_.learn_of_end(current_, t);
+  }
+}
+
 void Scheduler::plain(const void* variable, std::uint64_t before, std::uint64_t after) noexcept {
   if (!in_task() || asking_) return;
   const auto at = reinterpret_cast<std::uintptr_t>(variable);
@@ -66,7 +101,13 @@ void Scheduler::plain(const void* variable, std::uint64_t before, std::uint64_t 
 
 bool Scheduler::has_fate(TaskIndex t, Fate fate) noexcept {
   const bool yes = tasks_[t].fate == fate;
-  if (in_task() && !asking_) me().knows = mix(me().knows, yes ? 1 : 0);
+  const std::uint32_t told = yes && (fate == Fate::dead || fate == Fate::finished) ? 1U << t : 0;
+  if (asking_) {
+    ended_ |= told;
+  } else if (in_task()) {
+    me().knows = mix(me().knows, yes ? 1 : 0);
+    learn_ends(told);
+  }
   return yes;
 }
 
@@ -98,6 +139,7 @@ void Scheduler::yield() noexcept {
 
 void Scheduler::wake(const void* word, unsigned limit) noexcept {
   if (!in_task()) return;
+  if (weak()) weak_memory_.system_call(current_);
   while (limit-- > 0) {
     Task* first = nullptr;
     for (TaskIndex t = 0; t < count(); ++t) {
@@ -124,6 +166,7 @@ bool Scheduler::sleep(const void* const* words, unsigned n, std::int64_t deadlin
   task.fate = Fate::sleeping;
   tell("sleeps");
   decide(false, false);
+  if (weak()) weak_memory_.system_call(current_);
   task.knows = mix(task.knows, task.timed_out ? 1 : 0);
   if (tracing_) tell(task.timed_out ? "wakes: timed out" : "wakes");
   return !task.timed_out;
@@ -131,12 +174,16 @@ bool Scheduler::sleep(const void* const* words, unsigned n, std::int64_t deadlin
 
 void Scheduler::await(const std::function<bool()>& condition) {
   Task& task = me();
+  ended_ = 0;
   if (!is_true(condition)) {
     task.condition = &condition;
     task.fate = Fate::awaiting;
     tell("awaits");
     decide(false, false);
+    ended_ = 0;
+    static_cast<void>(is_true(condition));
   }
+  learn_ends(ended_);
 }
 
 std::int64_t Scheduler::now_ns() noexcept {
@@ -183,6 +230,7 @@ std::string Scheduler::sleepers() const {
 }
 
 std::string Scheduler::name_of_word(const void* word) const {
+  if (word == &weak_memory_) return "of all";
   for (const Scenario::Name& n : scenario_.names_) {
     if (n.word == word) return n.text;
   }
@@ -214,6 +262,18 @@ void point(Access access, const void* word) noexcept {
 }
 void done(const void* word, std::uint64_t before, std::uint64_t after, std::uint64_t told) noexcept {
   if (Scheduler::active != nullptr) Scheduler::active->done(word, before, after, told);
+}
+Held loaded(const void* word, const Held& newest, Order order) noexcept {
+  return Scheduler::active != nullptr ? Scheduler::active->loaded(word, newest, order) : newest;
+}
+void stored(const void* word, const Held& before, const Held& after, Order order) noexcept {
+  if (Scheduler::active != nullptr) Scheduler::active->stored(word, before, after, order);
+}
+void exchanged(const void* word, const Held& before, const Held& after, bool wrote) noexcept {
+  if (Scheduler::active != nullptr) Scheduler::active->exchanged(word, before, after, wrote);
+}
+void fence() noexcept {
+  if (Scheduler::active != nullptr) Scheduler::active->fence();
 }
 void yield() noexcept {
   if (Scheduler::active != nullptr) Scheduler::active->yield();

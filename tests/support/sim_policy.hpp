@@ -10,37 +10,43 @@
 #include "support/sim_scheduler.hpp"
 
 // RealPolicy's interface on plain memory, each operation a scheduling point of the simulated task that makes it.
-// Outside of a task (a scenario's set-up and check) an operation just acts. Sequentially consistent: what the x86
-// memory model allows beyond that (a store that becomes visible after a later load) is not shown.
+// Outside of a task (a scenario's set-up and check) an operation just acts. What a load may see beside the newest value
+// is in sim_memory.hpp; the orders are those of RealPolicy: loads acquire, stores release, the rest is seq_cst.
 
 namespace shmcoord::sim {
 
 struct SimPolicy {
-  static std::uint32_t load(const engine::Word32& w) noexcept { return read(w); }
-  static std::uint64_t load(const engine::Word64& w) noexcept { return read(w); }
+  static std::uint32_t load(const engine::Word32& w) noexcept { return read(w, Order::ordered); }
+  static std::uint64_t load(const engine::Word64& w) noexcept { return read(w, Order::ordered); }
+  // For canaries; the engine has no such thing.
+  static std::uint64_t load_relaxed(const engine::Word64& w) noexcept { return read(w, Order::relaxed); }
 
-  // The real one is two loads between equal sequences, so it is one operation here.
+  // The real one is two loads between equal sequences: both halves of one store, so it is one operation here.
   static core::Control load(const engine::Word128& w) noexcept {
     detail::point(detail::Access::load, &w);
-    detail::done(&w, w.seq, w.seq, w.seq);
-    detail::done(&w.bits, w.bits, w.bits, w.bits);
-    return core::unpack(w.seq, w.bits);
+    const Held held = detail::loaded(&w, {w.seq, w.bits}, Order::ordered);
+    detail::done(&w, held.low, held.low, held.low);
+    detail::done(&w.bits, held.high, held.high, held.high);
+    return core::unpack(held.low, held.high);
   }
   // Two operations: the halves need not belong together.
   static core::Packed guess(const engine::Word128& w) noexcept {
     const std::uint64_t seq = load_seq(w);
     detail::point(detail::Access::load, &w);
-    detail::done(&w.bits, w.bits, w.bits, w.bits);
-    return {seq, w.bits};
+    const Held held = detail::loaded(&w, {w.seq, w.bits}, Order::ordered);
+    detail::done(&w.bits, held.high, held.high, held.high);
+    return {seq, held.high};
   }
   static std::uint64_t load_seq(const engine::Word128& w) noexcept {
     detail::point(detail::Access::load, &w);
-    detail::done(&w, w.seq, w.seq, w.seq);
-    return w.seq;
+    const Held held = detail::loaded(&w, {w.seq, w.bits}, Order::ordered);
+    detail::done(&w, held.low, held.low, held.low);
+    return held.low;
   }
 
-  static void store(engine::Word32& w, std::uint32_t v) noexcept { write(w, v); }
-  static void store(engine::Word64& w, std::uint64_t v) noexcept { write(w, v); }
+  static void store(engine::Word32& w, std::uint32_t v) noexcept { write(w, v, Order::ordered); }
+  static void store(engine::Word64& w, std::uint64_t v) noexcept { write(w, v, Order::ordered); }
+  static void store_relaxed(engine::Word64& w, std::uint64_t v) noexcept { write(w, v, Order::relaxed); }
 
   static bool cas(engine::Word32& w, std::uint32_t expected, std::uint32_t desired) noexcept {
     return swap(w, expected, desired);
@@ -56,6 +62,7 @@ struct SimPolicy {
     const bool same = w.seq == expected.seq && w.bits == core::pack_bits(expected);
     const engine::Word128 before = w;
     if (same) w = {desired.seq, core::pack_bits(desired)};
+    detail::exchanged(&w, {before.seq, before.bits}, {w.seq, w.bits}, same);
     detail::done(&w, before.seq, w.seq, same ? 1 : 0);
     detail::done(&w.bits, before.bits, w.bits, 0);
     return same;
@@ -65,6 +72,7 @@ struct SimPolicy {
     detail::point(detail::Access::add, &w);
     const std::uint32_t before = w.raw;
     w.raw = before + n;
+    detail::exchanged(&w, {before}, {w.raw}, true);
     detail::done(&w, before, w.raw, before);
     return before;
   }
@@ -72,11 +80,12 @@ struct SimPolicy {
     detail::point(detail::Access::set_bits, &w);
     const std::uint64_t before = w.raw;
     w.raw = before | bits;
+    detail::exchanged(&w, {before}, {w.raw}, true);
     detail::done(&w, before, w.raw, before);
     return before;
   }
 
-  static void fence() noexcept {}
+  static void fence() noexcept { detail::fence(); }
   static void pause() noexcept { detail::yield(); }
 
   static std::int64_t coarse_now_ns() noexcept { return detail::now_ns(); }
@@ -105,17 +114,21 @@ struct SimPolicy {
   static constexpr unsigned max_wait_words = 8;
 
  private:
+  using Order = detail::Order;
+
   template <class Word>
-  static decltype(Word::raw) read(const Word& w) noexcept {
+  static decltype(Word::raw) read(const Word& w, Order order) noexcept {
     detail::point(detail::Access::load, &w);
-    detail::done(&w, w.raw, w.raw, w.raw);
-    return w.raw;
+    const auto raw = static_cast<decltype(Word::raw)>(detail::loaded(&w, {w.raw}, order).low);
+    detail::done(&w, raw, raw, raw);
+    return raw;
   }
   template <class Word, class Value>
-  static void write(Word& w, Value v) noexcept {
+  static void write(Word& w, Value v, Order order) noexcept {
     detail::point(detail::Access::store, &w);
     const std::uint64_t before = w.raw;
     w.raw = v;
+    detail::stored(&w, {before}, {v}, order);
     detail::done(&w, before, v, 0);
   }
   template <class Word, class Value>
@@ -124,6 +137,7 @@ struct SimPolicy {
     const Value before = w.raw;
     const bool same = before == expected;
     if (same) w.raw = desired;
+    detail::exchanged(&w, {before}, {w.raw}, same);
     detail::done(&w, before, w.raw, same ? 1 : 0);
     return same;
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "support/sim_fiber.hpp"
+#include "support/sim_memory.hpp"
 #include "support/sim_scheduler.hpp"
 #include "support/sim_tables.hpp"
 
@@ -71,6 +72,10 @@ class Scheduler {
   [[nodiscard]] bool in_task() const noexcept { return current_ != nobody; }
   void point(detail::Access access, const void* word) noexcept;
   void done(const void* word, std::uint64_t before, std::uint64_t after, std::uint64_t told) noexcept;
+  [[nodiscard]] Held loaded(const void* word, const Held& newest, detail::Order order) noexcept;
+  void stored(const void* word, const Held& before, const Held& after, detail::Order order) noexcept;
+  void exchanged(const void* word, const Held& before, const Held& after, bool wrote) noexcept;
+  void fence() noexcept;
   void yield() noexcept;
   void wake(const void* word, unsigned count) noexcept;
   bool sleep(const void* const* words, unsigned count, std::int64_t deadline_ns) noexcept;
@@ -93,6 +98,9 @@ class Scheduler {
   void decide(bool may_continue, bool yielding) noexcept;
   [[nodiscard]] unsigned collect(MoveOption* options, bool may_continue, bool yielding) noexcept;
   [[nodiscard]] unsigned choose(const MoveOption* options, unsigned n, bool may_continue) noexcept;
+  [[nodiscard]] unsigned choose_age(unsigned readable) noexcept;
+  void learn_ends(std::uint32_t tasks) noexcept;
+  [[nodiscard]] bool weak() const noexcept { return options_.stale_loads > 0; }
   [[nodiscard]] bool let_time_pass() noexcept;
   [[nodiscard]] bool can_run(TaskIndex t) noexcept {
     return tasks_[t].fate == Fate::ready || (tasks_[t].fate == Fate::awaiting && is_true(*tasks_[t].condition));
@@ -102,7 +110,7 @@ class Scheduler {
   void time_out(TaskIndex t) noexcept;
   void resume(TaskIndex t, bool for_good) noexcept;
   void go_home(Outcome outcome) noexcept;
-  [[nodiscard]] std::uint64_t state() const noexcept;
+  [[nodiscard]] std::uint64_t state() noexcept;
   [[nodiscard]] std::string sleepers() const;
   [[nodiscard]] std::string name_of_word(const void* word) const;
   [[nodiscard]] std::string value_of(const void* word, std::uint64_t v) const;
@@ -116,6 +124,7 @@ class Scheduler {
   Fiber home_;
   Sharing sharing_;
   Seen seen_;
+  WeakMemory weak_memory_;
 
   // Of the run.
   TaskIndex current_ = nobody;
@@ -123,6 +132,9 @@ class Scheduler {
   unsigned preemptions_ = 0;
   unsigned deaths_ = 0;
   unsigned early_timeouts_ = 0;
+  unsigned stale_loads_ = 0;
+  bool shared_here_ = false;  // is the word of the operation under way one of those that matter?
+  std::uint32_t ended_ = 0;   // tasks of whose end a condition was told, while asking
   std::uint64_t steps_ = 0;
   std::uint64_t sleeps_ = 0;
   std::uint64_t memory_ = 0;  // hash of what the words hold, as a difference from the start
@@ -138,6 +150,7 @@ class Scheduler {
   std::uint64_t random_ = 0;
   std::uint64_t switch_one_in_ = 2;
   std::uint64_t kill_one_in_ = 2;
+  std::uint64_t stale_one_in_ = 2;
   std::ostringstream trace_;
 };
 

@@ -46,6 +46,8 @@ Outcome Scheduler::run_once() {
   preemptions_ = options_.preemptions;
   deaths_ = options_.deaths;
   early_timeouts_ = options_.early_timeouts;
+  stale_loads_ = options_.stale_loads;
+  if (weak()) weak_memory_.start(count(), options_.without);
   steps_ = sleeps_ = memory_ = 0;
   now_ns_ = 1'000'000'000;
   next_choice_ = 0;
@@ -112,6 +114,7 @@ Report Scheduler::sample(std::uint64_t schedules, std::uint64_t seed) {
     // Some schedules switch all the time, some hardly ever: each finds what the other does not.
     switch_one_in_ = std::uint64_t{1} << (1 + random() % 6);
     kill_one_in_ = std::uint64_t{1} << (3 + random() % 6);
+    stale_one_in_ = std::uint64_t{1} << (1 + random() % 6);
     choices_.clear();
     const Outcome outcome = run_once();
     ++report.schedules;
@@ -191,6 +194,30 @@ unsigned Scheduler::choose(const MoveOption* options, unsigned n, bool may_conti
   choices_.push_back({static_cast<std::uint16_t>(taken), static_cast<std::uint16_t>(n)});
   ++next_choice_;
   return taken;
+}
+
+// How many stores back a load looks, of those that it may see.
+unsigned Scheduler::choose_age(unsigned readable) noexcept {
+  if (readable < 2 || stale_loads_ == 0) return 0;
+  unsigned age = 0;
+  if (next_choice_ < choices_.size()) {
+    const Choice c = choices_[next_choice_];
+    if (c.count != readable) {
+      fail("the scenario is not deterministic: another number of values at the same load");
+      return 0;
+    }
+    age = c.taken;
+  } else {
+    if (random_mode_) {
+      if (one_in(stale_one_in_)) age = static_cast<unsigned>(random() % readable);
+    } else if (!seen_.visit(mix(state(), readable), preemptions_)) {
+      go_home(Outcome::seen_before);
+    }
+    choices_.push_back({static_cast<std::uint16_t>(age), static_cast<std::uint16_t>(readable)});
+  }
+  ++next_choice_;
+  if (age != 0) --stale_loads_;
+  return age;
 }
 
 // May return to a different stack's past: whoever is chosen goes on, and the caller returns when it is chosen again.
@@ -288,9 +315,14 @@ void Scheduler::go_home(Outcome outcome) noexcept {
 }
 
 // All that the future depends on.
-std::uint64_t Scheduler::state() const noexcept {
+std::uint64_t Scheduler::state() noexcept {
   std::uint64_t h = mix(memory_, static_cast<std::uint64_t>(now_ns_));
   h = mix(h, current_ * 16U + early_timeouts_);
+  if (stale_loads_ > 0) {  // else everybody sees the newest from here on
+    h = mix(h + stale_loads_, weak_memory_.hash(count(), [this](TaskIndex t) {
+      return tasks_[t].fate != Fate::finished && tasks_[t].fate != Fate::dead;
+    }));
+  }
   for (TaskIndex t = 0; t < count(); ++t) {
     const Task& task = tasks_[t];
     std::uint64_t how = static_cast<std::uint64_t>(task.fate) | (task.yielded ? 8U : 0U) | (task.timed_out ? 16U : 0U) |

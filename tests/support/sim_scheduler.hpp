@@ -7,11 +7,18 @@
 #include <string_view>
 #include <vector>
 
+#include "support/sim_memory.hpp"
+
 // The deterministic scheduler: real code, simulated processes, every interleaving to a bound.
 //
 // A *scenario* is memory, a few tasks (processes) over SimPolicy, and a check for the end. Every operation of SimPolicy
 // on a word is a scheduling point: there the running task may go on, be preempted, or die. explore() walks all choices
-// depth first within the bounds; sample() takes random ones beyond them. The memory is sequentially consistent.
+// depth first within the bounds; sample() takes random ones beyond them. A preemption lasts as long as it likes: the
+// task goes on when it is chosen again, perhaps only when all others have ended.
+//
+// Memory. Sequentially consistent, unless `stale_loads` is set: then so many loads of a schedule may return an older
+// value, wherever the orders that the engine asked for allow it (sim_memory.hpp). x86 hides most of that; the orders
+// are what the code promises, and a wrong one is found here.
 //
 // How the number of schedules is kept down, without losing any behaviour within the bounds:
 //   - Only words that more than one task touches, at least one of them writing, are points of choice. Which ones is
@@ -51,6 +58,8 @@ struct Options {
   unsigned preemptions = 2;          // how often a task that could go on is interrupted; explore() only
   unsigned deaths = 0;               // of mortal tasks
   unsigned early_timeouts = 0;       // how often a wait with a deadline ends although others could still run
+  unsigned stale_loads = 0;          // how often a load returns an older value than the newest that it may see
+  Without without{};                 // for canaries, with stale_loads
   std::uint64_t max_steps = 20'000;  // of one schedule; more is a livelock
   std::uint64_t max_schedules = 50'000'000;
   std::int64_t stall_after_ns = 500'000'000;
@@ -126,6 +135,7 @@ void await(const std::function<bool()>& condition);
 namespace detail {
 
 enum class Access : std::uint8_t { load, store, cas, add, set_bits, fence, wake, wait };
+enum class Order : std::uint8_t { relaxed, ordered };  // ordered: an acquire load, a release store
 
 /// Is a simulated task running (and not the scenario's own set-up or check)?
 [[nodiscard]] bool in_task() noexcept;
@@ -133,6 +143,11 @@ enum class Access : std::uint8_t { load, store, cas, add, set_bits, fence, wake,
 void point(Access access, const void* word) noexcept;
 /// The operation has been done. `told`: what the task learnt by it.
 void done(const void* word, std::uint64_t before, std::uint64_t after, std::uint64_t told) noexcept;
+/// What a load of the word returns that holds `newest` now.
+[[nodiscard]] Held loaded(const void* word, const Held& newest, Order order) noexcept;
+void stored(const void* word, const Held& before, const Held& after, Order order) noexcept;
+void exchanged(const void* word, const Held& before, const Held& after, bool wrote) noexcept;
+void fence() noexcept;
 void yield() noexcept;
 [[nodiscard]] std::int64_t now_ns() noexcept;
 void wake(const void* word, unsigned count) noexcept;
