@@ -28,9 +28,13 @@
 // of the deterministic scheduler (tests/support/sim_policy.hpp); the engine is a template over it and touches shared
 // words in no other way.
 //
-// Orders. A CAS is seq_cst (on x86 every locked instruction is a full barrier anyway). A load is acquire, a store
-// release: what an owner writes into its entry must be visible before the CAS that publishes the entry. Where a store
-// must be seen before a later *load* (Dekker: parked against granted, heartbeat against mark), the code says `fence`.
+// Orders. A CAS is a full barrier: on x86 every locked instruction is. C++ promises less of a seq_cst CAS, namely
+// nothing about acquire loads after it; a port to another machine would have to add the fence, because the engine needs
+// it (a finisher sets `held`, then looks whether the waiter is parked; a remover marks its record, then walks the
+// chain). A load is acquire, a store release: what an owner writes into its entry must be visible before the CAS that
+// publishes the entry. Where a *store* must be seen before a later load (Dekker: parked against granted, heartbeat
+// against mark), the code says `fence`. Each of these left out is found by the scenarios of the deterministic
+// scheduler.
 //
 // The 128-bit CAS uses the __sync builtin: with -mcx16 both compilers inline cmpxchg16b for it, where the __atomic one
 // is a call into libatomic with gcc. ThreadSanitizer replaces either by a lock of its own process, which excludes no

@@ -9,6 +9,7 @@
 
 #include "engine/chunks.hpp"
 #include "engine/control.hpp"
+#include "engine/detached.hpp"
 #include "engine/random.hpp"
 #include "engine/segment_file.hpp"
 #include "engine/shared_bytes.hpp"
@@ -368,15 +369,6 @@ void Participant::leave() noexcept {
   unlock_slot(*mapping_, slot_);
 }
 
-void tidy_detached(const View& view, EntryIndex entry) noexcept {
-  const std::uint64_t owner = RealPolicy::load(view.owner_of(entry));
-  if (owner == 0 || engine::unpack_owner(owner).slot != engine::detached_slot) return;
-  // A plain release may be left unfinished; here nobody would come back to finish it.
-  const engine::Status status = engine::unpack_status(RealPolicy::load(view.entry(entry).status));
-  if (status.phase != Phase::free && view.record_exists(status.record)) {
-    engine::ControlOps<RealPolicy>(view, status.record, 0).finish_now();
-  }
-  free_if_empty(view, entry / engine::entries_per_chunk, owner);
-}
+void tidy_detached(const View& view, EntryIndex entry) noexcept { engine::tidy_detached<RealPolicy>(view, entry); }
 
 }  // namespace shmcoord::process

@@ -8,6 +8,7 @@
 #include "base/fixed_vector.hpp"
 #include "engine/bury_entry.hpp"
 #include "engine/chunks.hpp"
+#include "engine/detached.hpp"
 #include "engine/entry_text.hpp"
 #include "engine/name_index.hpp"
 #include "engine/segment_file.hpp"
@@ -374,16 +375,9 @@ void finish_words(const Mapping& mapping) {
       ops.finish_now();
       ops.settle();
     }
-    if (engine::unpack_owner(owner).slot == engine::detached_slot) free_if_empty(view, chunk, owner);
+    if (engine::unpack_owner(owner).slot == engine::detached_slot)
+      engine::free_if_empty<RealPolicy>(view, chunk, owner);
   });
-}
-
-void free_if_empty(const View& view, std::uint32_t chunk, std::uint64_t owner) {
-  for (EntryIndex n = 0; n < engine::entries_per_chunk; ++n) {
-    const engine::Entry& e = view.entry(chunk * engine::entries_per_chunk + n);
-    if (engine::unpack_status(RealPolicy::load(e.status)).phase != Phase::free) return;
-  }
-  Chunks<RealPolicy>(view).free(chunk, owner);
 }
 
 }  // namespace shmcoord::process

@@ -44,8 +44,6 @@ void bury_left(const Mapping& mapping, SlotIndex slot, std::uint64_t incarnation
 /// Brings every word that somebody holds or waits for to its end, grants waiters that somebody forgot, and frees
 /// detached chunks that emptied out.
 void finish_words(const Mapping& mapping);
-/// The chunk of the permanent slot, named by that owner word, is set free if all of its entries are free.
-void free_if_empty(const engine::View& view, std::uint32_t chunk, std::uint64_t owner);
 
 // --- what is there ---------------------------------------------------
 

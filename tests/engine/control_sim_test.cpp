@@ -2,8 +2,6 @@
 
 #include <array>
 #include <cstdint>
-#include <cstdlib>
-#include <iostream>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,6 +9,7 @@
 
 #include "engine/control.hpp"
 #include "engine/wait.hpp"
+#include "support/sim_judge.hpp"
 #include "support/sim_policy.hpp"
 #include "support/sim_scheduler.hpp"
 #include "support/sim_segment.hpp"
@@ -35,22 +34,20 @@ using shmcoord::engine::Status;
 using shmcoord::engine::Step;
 using shmcoord::engine::unpack_handoff;
 using shmcoord::engine::WaitEnd;
+using shmcoord::sim::expect_missed;
 using shmcoord::sim::explore;
-using shmcoord::sim::instrumented;
 using shmcoord::sim::is_dead;
 using shmcoord::sim::is_finished;
-using shmcoord::sim::Options;
+using shmcoord::sim::judge;
+using shmcoord::sim::long_form;
 using shmcoord::sim::Plain;
 using shmcoord::sim::Report;
 using shmcoord::sim::require;
-using shmcoord::sim::sample;
 using shmcoord::sim::Scenario;
 using shmcoord::sim::Segment;
 using P = shmcoord::sim::SimPolicy;
 
 constexpr std::int64_t never = INT64_MAX;
-
-bool long_form() { return std::getenv("SHMCOORD_LONG") != nullptr; }
 
 enum class Way : std::uint8_t { wait, attempt, give_up, time_out };
 
@@ -217,21 +214,11 @@ class World {
   std::array<Plain<std::uint64_t>, Segment::records> newest_token_{};
 };
 
-/// Every schedule within the bounds; of what is too large for the default run, as many as fit, and random ones beyond.
-void judge(const char* what, const Scenario& s, Options o, Options random, std::uint64_t samples) {
-  if (!long_form()) o.max_schedules = instrumented ? 4'000 : 150'000;
-  if (instrumented) samples /= 20;
-  Report r = explore(s, o);
-  std::cout << what << ": " << r.text() << std::endl;
-  ASSERT_FALSE(r.failure);
-  r = sample(s, random, long_form() ? samples * 50 : samples);
-  std::cout << what << ", random: " << r.text() << std::endl;
-  ASSERT_FALSE(r.failure);
-}
 void judge(const char* what, const World& w, unsigned preemptions, unsigned deaths, unsigned early_timeouts = 0) {
   const unsigned more = long_form() ? 1 : 0;
-  judge(what, w.scenario(), {.preemptions = preemptions + more, .deaths = deaths, .early_timeouts = early_timeouts},
-        {.deaths = 2 * deaths, .early_timeouts = 2 * early_timeouts}, 30'000);
+  shmcoord::sim::judge(what, w.scenario(),
+                       {.preemptions = preemptions + more, .deaths = deaths, .early_timeouts = early_timeouts},
+                       {.deaths = 2 * deaths, .early_timeouts = 2 * early_timeouts});
 }
 
 constexpr Visit waits{};
@@ -425,9 +412,9 @@ class Lease {
 
 TEST(ControlSim, who_was_told_refreshed_is_not_robbed) {
   const Lease sure({});
-  judge("no death", sure.scenario(), {.preemptions = long_form() ? 4U : 3U}, {}, 30'000);
+  judge("no death", sure.scenario(), {.preemptions = long_form() ? 4U : 3U}, {});
   const Lease mortal({.mortal = true});
-  judge("one death", mortal.scenario(), {.preemptions = long_form() ? 3U : 2U, .deaths = 1}, {.deaths = 2}, 30'000);
+  judge("one death", mortal.scenario(), {.preemptions = long_form() ? 3U : 2U, .deaths = 1}, {.deaths = 2});
 }
 
 TEST(ControlSim, who_is_let_in_by_a_robbery_has_heard_of_it) {
@@ -435,10 +422,9 @@ TEST(ControlSim, who_is_let_in_by_a_robbery_has_heard_of_it) {
   for (const auto& [start, what] :
        {std::pair(Lease::Start::queued, "queued"), {Lease::Start::held, "not yet queued"}}) {
     const Lease sure({.start = start});
-    judge(what, sure.scenario(), {.preemptions = 2 + more / 2}, {}, 30'000);
+    judge(what, sure.scenario(), {.preemptions = 2 + more / 2}, {});
     const Lease mortal({.mortal = true, .start = start});
-    judge((std::string(what) + ", one death").c_str(), mortal.scenario(), {.preemptions = 1 + more, .deaths = 1},
-          {.deaths = 2}, 30'000);
+    judge(std::string(what) + ", one death", mortal.scenario(), {.preemptions = 1 + more, .deaths = 1}, {.deaths = 2});
   }
 }
 
@@ -446,7 +432,7 @@ TEST(ControlSim, who_is_let_in_by_a_robbery_has_heard_of_it) {
 // canary: without that note nobody calls the waiter, and it sleeps until it looks again by itself.
 TEST(ControlSim, the_burial_of_a_robber_lets_in_whom_it_left_asleep) {
   const Lease stopped({.mortal = true, .start = Lease::Start::queued, .stopped = true});
-  judge("says where", stopped.scenario(), {.preemptions = long_form() ? 3U : 1U, .deaths = 1}, {.deaths = 2}, 30'000);
+  judge("says where", stopped.scenario(), {.preemptions = long_form() ? 3U : 1U, .deaths = 1}, {.deaths = 2});
   const Lease silent({.mortal = true, .start = Lease::Start::queued, .stopped = true, .says_where = false});
   const Report r = explore(silent.scenario(), {.preemptions = 0, .deaths = 1});
   ASSERT_TRUE(r.failure);
@@ -508,7 +494,7 @@ TEST(ControlSim, an_entry_that_left_the_word_may_be_used_again) {
     segment.ops(0).reclaim(first, force);  // if it was not yet
   });
   s.at_end([&] { segment.require_idle(); });
-  judge("reuse", s, {.preemptions = long_form() ? 3U : 1U, .deaths = 1}, {.deaths = 1}, 30'000);
+  judge("reuse", s, {.preemptions = long_form() ? 3U : 1U, .deaths = 1}, {.deaths = 1});
 }
 
 // The hold whose heartbeat it is ends between the two looks at the entry, and the next one in it is marked as well.
@@ -547,7 +533,7 @@ TEST(ControlSim, a_heartbeat_is_not_taken_for_that_of_the_next_hold) {
     if (!reclaimed) segment.ops(0).release(first, token);
     segment.require_idle();
   });
-  judge("two holds", s, {.preemptions = long_form() ? 6U : 3U}, {}, 30'000);
+  judge("two holds", s, {.preemptions = long_form() ? 6U : 3U}, {});
 }
 
 // A finisher that read its waiter before the grant or the cancel, and the links of the tail after the next one has
@@ -561,6 +547,56 @@ TEST(ControlSim, two_reapers_bury_at_once) {
   judge("two reapers", World(1, {{waits}, {waits}}, 2), 2, 1);
   judge("two reapers, three", World(1, {{waits}, {gives_up}, {waits}}, 2), 1, 1);
   judge("two reapers, weights", World(3, {{heavy(2)}, {heavy(2)}, {heavy(1)}}, 2), 1, 1);
+}
+
+// Canaries: what the orders of the engine's accesses are good for is seen when they are left out.
+TEST(ControlSim, an_order_that_is_missing_is_missed) {
+  const World queue(1, {{waits}, {waits}, {waits}});
+  expect_missed("queue without acquire", queue.scenario(), {}, {.acquire = true});
+  expect_missed("queue without fences", queue.scenario(), {}, {.fence = true});
+  expect_missed("queue with locked ones that do not order", queue.scenario(), {}, {.locked = true});
+  const Lease lease({.start = Lease::Start::held});
+  expect_missed("lease without fences", lease.scenario(), {}, {.fence = true});
+}
+
+// Two who force the lock open at once, against its holder who gives it back: one of the three has done it.
+TEST(ControlSim, two_force_it_open_while_its_holder_leaves) {
+  Segment segment(1);
+  Scenario s;
+  segment.name_words(s);
+  const EntryIndex held = Segment::entry_of(0);
+  const EntryIndex queued = Segment::entry_of(1);
+  std::uint64_t token = 0;
+  Plain<int> ended;
+  s.on_start([&] {
+    segment.reset();
+    ended = 0;
+    for (const EntryIndex i : {held, queued}) P::store(segment.view().entry(i).weight, 1);
+    token = segment.ops(0).try_acquire(held, 1, P::now_ns()).seq;
+    require(segment.ops(0).acquire_or_queue(queued, 1, P::now_ns()).step == Step::queued, "the start went wrong");
+  });
+  s.task("a", [&] {
+    const Result r = segment.ops(0).release(held, token);
+    require(r.step == Step::released || r.step == Step::gone, "the release failed");
+    if (r.step == Step::released) ended = ended + 1;
+  });
+  s.task("b", [&] {
+    require(segment.wait(0, 1, never) == WaitEnd::granted, "the wait ended for no reason");
+    const Result r = segment.ops(0).release(queued, segment.token(0, 1));
+    require(r.step == Step::released, "the waiter's release failed");
+  });
+  for (const char* name : {"c", "operator"}) {
+    s.task(name, [&] {
+      const Result r = segment.ops(0).reclaim(held, [](const Entry&) { return shmcoord::Loss::forced; });
+      require(r.step == Step::reclaimed || r.step == Step::gone, "the force failed");
+      if (r.step == Step::reclaimed) ended = ended + 1;
+    });
+  }
+  s.at_end([&] {
+    require(ended == 1, "the hold did not end once");
+    segment.require_idle();
+  });
+  judge("forced", s, {.preemptions = long_form() ? 3U : 2U});
 }
 
 }  // namespace

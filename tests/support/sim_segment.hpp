@@ -55,8 +55,9 @@ class Segment {
       view_.slot(slot_of(p)).pid = pid_of(p);
       view_.entry(entry_of(p)).holder_bytes = 1;
       view_.entry(entry_of(p)).text[0] = name_of(p);
-      view_.chunk(p).raw = engine::pack_owner({slot_of(p), 100U + p});
+      view_.chunk(p).raw = owner_word(p);
     }
+    remember(0, sizeof(engine::Header));
     remember(geo.slots, sizeof(engine::SessionSlot) * (processes + 1));
     remember(geo.chunks, 8ULL * geo.chunk_count);
     remember(geo.records, sizeof(engine::Record) * records);
@@ -72,6 +73,10 @@ class Segment {
   [[nodiscard]] engine::ControlOps<SimPolicy> ops(RecordIndex r) const noexcept { return {view_, r, 1}; }
   static constexpr SlotIndex slot_of(unsigned process) noexcept { return process + 1; }
   static constexpr unsigned process_of(SlotIndex slot) noexcept { return slot - 1; }
+  /// The chunk word of the process's first life.
+  static constexpr std::uint64_t owner_word(unsigned process) noexcept {
+    return engine::pack_owner({slot_of(process), 100U + process});
+  }
   static constexpr EntryIndex entry_of(unsigned process) noexcept { return process * engine::entries_per_chunk; }
   static constexpr std::int32_t pid_of(unsigned process) noexcept { return static_cast<std::int32_t>(1000 + process); }
   static constexpr char name_of(unsigned process) noexcept { return static_cast<char>('a' + process); }
@@ -82,7 +87,8 @@ class Segment {
   /// What whoever is convinced of the death of a process does to its entries, and to the word it said it helps.
   void bury(unsigned process) const noexcept {
     engine::Word64& chunk = view_.owner_of(entry_of(process));
-    if (const std::uint64_t owner = SimPolicy::load(chunk); owner != 0) {
+    // Of its first life only: who looks late must leave the next one alone.
+    if (const std::uint64_t owner = owner_word(process); SimPolicy::load(chunk) == owner) {
       const bool sound = engine::bury_entry<SimPolicy>(view_, entry_of(process), owner, engine::Burial::dead);
       require(sound, "the burial found damage");
       SimPolicy::cas(chunk, owner, 0);
