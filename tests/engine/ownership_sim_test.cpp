@@ -11,7 +11,8 @@
 #include "support/sim_segment.hpp"
 
 // Who owns an entry, under the deterministic scheduler: chunks are claimed, freed, handed over to the permanent slot
-// and recovered from the dead, while somebody who slept still believes in an earlier life of the slot or the chunk.
+// and recovered from the dead, while somebody who slept still believes in an earlier life of the slot or the chunk; and
+// a hold is taken by several at once.
 
 namespace {
 
@@ -212,6 +213,46 @@ TEST(OwnershipSim, a_detached_hold_is_the_dead_ones_or_nobodys_and_its_chunk_com
     segment.require_idle();
   });
   judge("detached", s, {.preemptions = long_form() ? 4U : 2U, .deaths = 1}, {.deaths = 1});
+}
+
+// Two who force the lock open at once, against its holder who gives it back: one of the three has done it.
+TEST(OwnershipSim, two_force_it_open_while_its_holder_leaves) {
+  Segment segment(1);
+  Scenario s;
+  segment.name_words(s);
+  const EntryIndex held = Segment::entry_of(0);
+  const EntryIndex queued = Segment::entry_of(1);
+  std::uint64_t token = 0;
+  Plain<int> ended;
+  s.on_start([&] {
+    segment.reset();
+    ended = 0;
+    for (const EntryIndex i : {held, queued}) P::store(segment.view().entry(i).weight, 1);
+    token = segment.ops(0).try_acquire(held, 1, P::now_ns()).seq;
+    require(segment.ops(0).acquire_or_queue(queued, 1, P::now_ns()).step == Step::queued, "the start went wrong");
+  });
+  s.task("a", [&] {
+    const Result r = segment.ops(0).release(held, token);
+    require(r.step == Step::released || r.step == Step::gone, "the release failed");
+    if (r.step == Step::released) ended = ended + 1;
+  });
+  s.task("b", [&] {
+    require(segment.wait(0, 1, never) == WaitEnd::granted, "the wait ended for no reason");
+    const Result r = segment.ops(0).release(queued, segment.token(0, 1));
+    require(r.step == Step::released, "the waiter's release failed");
+  });
+  for (const char* name : {"c", "operator"}) {
+    s.task(name, [&] {
+      const Result r = segment.ops(0).reclaim(held, [](const Entry&) { return shmcoord::Loss::forced; });
+      require(r.step == Step::reclaimed || r.step == Step::gone, "the force failed");
+      if (r.step == Step::reclaimed) ended = ended + 1;
+    });
+  }
+  s.at_end([&] {
+    require(ended == 1, "the hold did not end once");
+    segment.require_idle();
+  });
+  judge("forced", s, {.preemptions = long_form() ? 3U : 2U});
 }
 
 }  // namespace

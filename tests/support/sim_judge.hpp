@@ -25,7 +25,7 @@ inline void judge_once(const std::string& what, const Report& r) {
 inline void judge(const std::string& what, const Scenario& s, Options bounds, Options beyond = {}) {
   constexpr std::uint64_t less = instrumented ? 20 : 1;
   const std::uint64_t samples = (long_form() ? 1'500'000 : 8'000) / less;
-  if (!long_form()) bounds.max_schedules = 90'000 / less;
+  if (!long_form()) bounds.max_schedules = 65'000 / less;
   judge_once(what, explore(s, bounds));
   judge_once(what + ", random", sample(s, beyond, samples));
   // One preemption less makes room for the old values.
