@@ -72,10 +72,10 @@ template <class P = RealPolicy>
   return true;
 }
 
+/// Into an object of the caller's, which keeps its room.
 template <class P = RealPolicy>
-[[nodiscard]] EntryTexts read_texts(const View& view, EntryIndex entry) {
+void read_texts(const View& view, EntryIndex entry, EntryTexts& texts) {
   Entry& e = view.entry(entry);
-  EntryTexts texts;
   for (int i = 0; i < detail::text_read_tries; ++i) {
     const std::uint32_t version = P::load(e.text_version);
     const std::uint32_t holder_bytes = P::load(detail::length_word(e.holder_bytes));
@@ -90,9 +90,15 @@ template <class P = RealPolicy>
       load_text<P>(row, holder_bytes, texts.reason.data(), reason_bytes);
     }
     texts.settled = row != nullptr && (version & 1U) == 0 && P::load(e.text_version) == version;
-    if (texts.settled) return texts;
+    if (texts.settled) return;
     P::pause();
   }
+}
+
+template <class P = RealPolicy>
+[[nodiscard]] EntryTexts read_texts(const View& view, EntryIndex entry) {
+  EntryTexts texts;
+  read_texts<P>(view, entry, texts);
   return texts;
 }
 

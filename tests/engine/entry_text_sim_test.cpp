@@ -51,8 +51,8 @@ class Story {
       write(all_.back());
     });
     scenario_.task("reader", [this] {
-      const EntryTexts now = shmcoord::engine::read_texts<P>(segment_.view(), entry);
-      if (now.settled) require_whole(now);
+      shmcoord::engine::read_texts<P>(segment_.view(), entry, seen_);
+      if (seen_.settled) require_whole(seen_);
       if (shmcoord::engine::holder_equals<P>(segment_.view(), entry, all_.back().holder)) {
         require(is_dead(0) || is_finished(0), "the heir's id before there was an heir");
       }
@@ -78,6 +78,7 @@ class Story {
   }
 
   std::vector<Texts> all_;
+  EntryTexts seen_;  // not on the reader's stack, which may be left for good
   Segment segment_{1};
   AllPagesExist pages_;
   Scenario scenario_;
