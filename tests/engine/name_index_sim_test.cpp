@@ -222,6 +222,34 @@ TEST_F(NameIndexSim, RemovalAgainstInsertKeepsTokensGrowing) {
   run("remove and insert, two deaths", scenario, 2, 1);
 }
 
+// Its inserter has yet to say `live` in the directory when it is taken out.
+TEST_F(NameIndexSim, ANameRemovedAsSoonAsItCanBeSeenLeavesNothing) {
+  sim::Scenario scenario;
+  memory_.name_words(scenario);
+  sim::TaskIndex inserter = 0;
+  sim::TaskIndex remover = 0;
+  sim::Plain<int> removed;
+  scenario.on_start([&] {
+    memory_.reset();
+    removed = 0;
+  });
+  inserter = scenario.mortal("insert", [&] { memory_.insert("a", 1); });
+  remover = scenario.mortal("remove", [&] {
+    const std::optional<Found> seen = memory_.index().find("a");
+    if (seen) memory_.remove(*seen, 2);
+    if (seen) removed = 1;
+  });
+  scenario.at_end([&] {
+    whoever_died_is_buried(inserter, 1);
+    whoever_died_is_buried(remover, 2);
+    const auto names = memory_.require_whole();
+    sim::require(removed == 0 || names.empty(), "it was not removed");
+    const bool all_lived = !sim::is_dead(inserter) && !sim::is_dead(remover);
+    sim::require(removed != 0 || names.size() == 1 || !all_lived, "the name is missing");
+  });
+  run("insert and remove at once", scenario, 1);
+}
+
 TEST_F(NameIndexSim, ABystanderInTheChainIsAlwaysFound) {
   const auto names = memory_.colliding(4);
   sim::Scenario scenario;
