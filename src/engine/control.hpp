@@ -21,7 +21,8 @@
 // is never taken off while the hold lasts, because then the same status word would come back and a late CAS could hit
 // the wrong one; a hold that was marked once pays one CAS of the word for each explicit heartbeat.
 //
-// Thread-safety: any number of processes on the word; an entry's own operations by one thread at a time.
+// Thread-safety: any number of processes on the word; an entry's own operations by one thread at a time. Modelled with
+// finishing, burial and reclaim in tests/model/control.pml.
 
 namespace shmcoord::engine {
 

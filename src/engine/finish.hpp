@@ -32,9 +32,10 @@
 // wake-up: every finisher of the same sequence repeats the call while the waiter has not run (`wake_called`), the
 // waiter watches the life word of the process before it, and in any case looks again every second.
 //
-// What the models found, and the rules above answer: freeing the releaser before its grantee is held (its entry was
-// reused, the hand-off field overwritten, the grant lost for good); taking a mark off by finishing (the same status
-// word came back, and a late finisher took off a later mark, so that a robbed holder was told "refreshed").
+// What the models (tests/model/control.pml) found, and the rules above answer: freeing the releaser before its grantee
+// is held (its entry was reused, the hand-off field overwritten, the grant lost for good); taking a mark off by
+// finishing (the same status word came back, and a late finisher took off a later mark, so that a robbed holder was
+// told "refreshed").
 //
 // What was rejected: letting the winner of the CAS do the rest alone (a stopped winner stalls everybody); one
 // operation descriptor that helpers execute (an allocation and a cache miss on the uncontended path).

@@ -47,6 +47,8 @@
 //
 // Legal to be wrong: record_hint; `claiming` of a session that went on without clearing it (it died); a directory word
 // that says claimed for a record that is in use already.
+//
+// tests/model/names.pml checks all orders of these steps, with a death at any of them, for small configurations.
 
 namespace shmcoord::engine {
 

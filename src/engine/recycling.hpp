@@ -22,7 +22,7 @@
 //
 // What if we die here: each name is removed by the protocol of the index, with its record in `claiming`; whoever buries
 // us, or looks that name up, finishes that one removal. Several who recycle at once meet at closed words, and help each
-// other. Semaphores are left alone: their capacity is what they are.
+// other. Semaphores are left alone: their capacity is what they are. Modelled in tests/model/names.pml.
 
 namespace shmcoord::engine {
 

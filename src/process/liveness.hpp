@@ -15,6 +15,8 @@
 // Also dead, without a life word: a slot still `joining` whose byte is free (its claimer died between two steps), a
 // slot without a life word (set_robust_list refused) whose byte is free and whose process is gone or has missed two
 // beats, a slot of an earlier boot of the host, and one that is `dying` or has moved on to another incarnation.
+//
+// tests/model/life.pml checks this rule together with joining, leaving and burying (participant.hpp, recovery.hpp).
 
 namespace shmcoord::engine {
 class Mapping;

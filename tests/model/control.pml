@@ -668,25 +668,27 @@ ended:
 }
 
 #define DEAD(x) (x<N && dead[x%N])
+#define STALE_HOLD(x) (thief && x<N && k<RECLAIMS && done<N && inside[x%N] && !E[x%N].fresh)
 /* A burier, or a thief: somebody who takes stale holds away. */
 proctype Helper(bit thief) {
   LOCALS; byte i=0; byte k=0; byte me=NIL;
   {
   do
   :: atomic {
-       !thief && (done==N || DEAD(0) || DEAD(1) || DEAD(2)) ->
-       if :: done==N -> break :: DEAD(0) -> i=0 :: DEAD(1) -> i=1 :: DEAD(2) -> i=2 fi;
-       who=inc[i]; mode=BURY
+       if
+       :: !thief && done==N -> break
+       :: !thief && DEAD(0) -> i=0
+       :: !thief && DEAD(1) -> i=1
+       :: !thief && DEAD(2) -> i=2
+       :: STALE_HOLD(0) -> i=0
+       :: STALE_HOLD(1) -> i=1
+       :: STALE_HOLD(2) -> i=2
+       :: thief -> break
+       fi;
+       if :: thief -> k++; w=E[i].rec; mode=ROB :: else -> who=inc[i]; mode=BURY fi
      }
      machine();
-     atomic { if :: inc[i]==who && dead[i] -> inc[i]++; dead[i]=0 :: else fi; clear_all(); who=0; w=0; i=0 }
-  :: atomic { thief && k<RECLAIMS && done<N && inside[0] && !E[0].fresh -> i=0; k++; w=E[0].rec; mode=ROB }
-     machine(); atomic { clear_all(); i=0; w=0 }
-#if N>1
-  :: atomic { thief && k<RECLAIMS && done<N && inside[1] && !E[1].fresh -> i=1; k++; w=E[1].rec; mode=ROB }
-     machine(); atomic { clear_all(); i=0; w=0 }
-#endif
-  :: thief -> break
+     atomic { if :: !thief && inc[i]==who && dead[i] -> inc[i]++; dead[i]=0 :: else fi; clear_all(); who=0; w=0; i=0 }
   od
   } unless { atomic { thief && crash -> crash=0; clear_all(); i=0; w=0; k=0 } }
 }
