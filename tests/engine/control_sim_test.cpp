@@ -304,7 +304,8 @@ class Lease {
     scenario_.at_end([this] {
       segment_.require_idle();
       require(!released_ || !heard_, "who gave it back itself was called robbed");
-      const bool news = segment_.take_news(0, 1).loss != shmcoord::Loss::none;
+      const bool news =
+          segment_.take_news(0, P::load_seq(segment_.view().record(0).control)).loss != shmcoord::Loss::none;
       require(!heard_ || !news, "the same news twice");
       require(!reclaimed_ || heard_ || news, "nobody can hear of the robbed holder any more");
     });
