@@ -98,6 +98,20 @@ void require_deletable(int fd, const std::string& path, const std::string& what)
   struct stat folder {};
   if (::fstat(fd, &file) != 0 || ::stat(directory.c_str(), &folder) != 0) return;
   const uid_t me = ::geteuid();
+  const auto is = [](const std::string& which, std::uint64_t attributes) {
+    struct statx s {};
+    if (::statx(AT_FDCWD, which.c_str(), AT_SYMLINK_NOFOLLOW, STATX_TYPE, &s) != 0) return false;
+    return (s.stx_attributes & s.stx_attributes_mask & attributes) != 0;
+  };
+  // A file can be a mount point by itself, in containers often.
+  const char* const fixed =
+      is(path, STATX_ATTR_MOUNT_ROOT) ? "it is mounted by itself; delete it where it is not"
+      : is(path, STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND) || is(directory, STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND)
+          ? "it, or its directory, is immutable or append-only; see chattr(1)"
+          : nullptr;
+  if (fixed != nullptr) {
+    throw Error(Errc::no_permission, what + ": its file cannot be deleted: " + fixed + ". Nothing was changed");
+  }
   const bool sticky = (folder.st_mode & S_ISVTX) != 0 && me != 0 && me != file.st_uid && me != folder.st_uid;
   if (!sticky && ::faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) == 0) return;
   throw Error(Errc::no_permission, what + ": this process (uid " + std::to_string(me) +

@@ -47,7 +47,7 @@ const char* advice_for(Errc code, const std::string& name, bool force) noexcept 
   if (damaged && !force) return "; force (--force) deletes it all the same";
   if (code != Errc::segment_foreign) return "";
   if (name.find('/') != std::string::npos) return "; if nobody needs the file, delete it yourself";
-  return force ? "" : "; force (--force) deletes it if it is a regular file";
+  return force ? "" : "; force (--force) deletes it, but only a regular file";
 }
 
 }  // namespace

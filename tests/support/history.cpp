@@ -105,8 +105,8 @@ History Recorder::collect() const {
       history.push_back(o);
     }
   }
-  std::stable_sort(history.begin(), history.end(),
-                   [](const Operation& a, const Operation& b) { return a.call_ns < b.call_ns; });
+  std::sort(history.begin(), history.end(),
+            [](const Operation& a, const Operation& b) { return a.call_ns < b.call_ns; });
   return history;
 }
 

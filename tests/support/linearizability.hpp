@@ -60,8 +60,8 @@ class Linearizability {
   Linearizability(const S& specification, const std::vector<Operation>& history) : specification_(specification) {
     for (const Operation& o : history) (o.return_ns == no_return ? open_ : done_).push_back(o);
     const auto earlier = [](const Operation& a, const Operation& b) { return a.call_ns < b.call_ns; };
-    std::stable_sort(done_.begin(), done_.end(), earlier);
-    std::stable_sort(open_.begin(), open_.end(), earlier);
+    std::sort(done_.begin(), done_.end(), earlier);
+    std::sort(open_.begin(), open_.end(), earlier);
   }
 
   /// Exhausts the search if it must.
@@ -186,8 +186,7 @@ std::vector<Operation> prefix(const std::vector<Operation>& history, std::size_t
     part.push_back(o);
     if (o.return_ns > end_ns) part.back().return_ns = no_return;
   }
-  std::stable_sort(part.begin(), part.end(),
-                   [](const Operation& a, const Operation& b) { return a.call_ns < b.call_ns; });
+  std::sort(part.begin(), part.end(), [](const Operation& a, const Operation& b) { return a.call_ns < b.call_ns; });
   return part;
 }
 

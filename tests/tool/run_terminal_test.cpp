@@ -119,6 +119,30 @@ TEST_F(RunTerminal, InTheBackgroundItStopsWhenItReadsUntilItIsBroughtBack) {
   EXPECT_TRUE(reads("word-hello"));
 }
 
+// Without job control, too: who stops `run` or its command by a signal does not mean the script that called it.
+TEST_F(RunTerminal, AStopThatIsSentStopsNobodyElse) {
+  const std::string job = R"(sh -c 'sleep 1000 & echo $! >$SCRATCH/sibling; echo $$ >$SCRATCH/script
+    $SHMCOORD run -l x -- sh -c "echo \$\$ >$SCRATCH/command; exec sleep 1000" </dev/null & echo $! >$SCRATCH/run; wait' )";
+  type(job + "&\n");
+  const pid_t command = pid_from("command");
+  const pid_t run = pid_from("run");
+  ASSERT_GT(command, 0);
+  ASSERT_GT(run, 0);
+  const auto stopped = [](pid_t pid) {
+    return read_file("/proc/" + std::to_string(pid) + "/stat").find(") T ") != std::string::npos;
+  };
+  for (const pid_t whom : {run, command}) {
+    ::kill(whom, SIGTSTP);
+    ASSERT_TRUE(eventually([&] { return stopped(run) && stopped(command); })) << whom;
+    EXPECT_FALSE(stopped(pid_from("sibling")));
+    EXPECT_FALSE(stopped(pid_from("script")));
+    ::kill(run, SIGCONT);
+    ASSERT_TRUE(eventually([&] { return !stopped(run) && !stopped(command); })) << whom;
+  }
+  ::kill(pid_from("sibling"), SIGKILL);
+  ::kill(run, SIGKILL);
+}
+
 TEST_F(RunTerminal, APagerKeepsTheTerminal) {
   type("$SHMCOORD run -l x -- echo from-command | sh -c 'cat; read word </dev/tty; echo \"pager-$word\"'\n");
   ASSERT_TRUE(reads("from-command"));

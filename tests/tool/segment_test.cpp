@@ -60,6 +60,22 @@ TEST_F(SegmentTool, RemoveIsRefusedWhileHeld) {
   EXPECT_EQ(run({"segment", "info"}).code(), 2);
 }
 
+// The mark alone ends every hold, so whether the file can go is asked first.
+TEST_F(SegmentTool, WhatCannotBeDeletedIsLeftAlone) {
+  if (start_shell("exec unshare -m true")->wait().code() != 0) GTEST_SKIP() << "no permission to make a namespace";
+  const auto holder = start({"run", "-l", "x", "--", "sleep", "1000"});
+  ASSERT_TRUE(eventually([&] { return run({"lock", "status", "x"}).out.find("held") != std::string::npos; }));
+  const Finished mounted = start_shell("FILE=" + path() +
+                                       " exec unshare -m sh -c 'mount --bind $FILE $FILE && "
+                                       "$SHMCOORD segment remove --force; echo $?; $SHMCOORD lock status x'")
+                               ->wait();
+  EXPECT_NE(mounted.out.find("69"), std::string::npos) << mounted.out << mounted.err;
+  EXPECT_NE(mounted.out.find("held"), std::string::npos) << mounted.out << mounted.err;
+  EXPECT_NE(mounted.err.find("Nothing was changed"), std::string::npos) << mounted.err;
+  EXPECT_EQ(run({"run", "-n", "-l", "x", "--", "true"}).code(), 1);
+  EXPECT_TRUE(holder->running());
+}
+
 TEST_F(SegmentTool, RemovedUnderARunningCommandTheHoldIsLost) {
   auto holder = start({"run", "-l", "x", "--", "sh", "-c", "echo $$ >$SCRATCH/in; exec sleep 1000"});
   ASSERT_GT(pid_from("in"), 0);

@@ -5,6 +5,8 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <stop_token>
 #include <thread>
 
@@ -33,7 +35,8 @@ class Companion {
         holder_(std::move(holder)),
         signal_fd_(::signalfd(-1, &signals.set(), SFD_CLOEXEC | SFD_NONBLOCK)),
         done_fd_(::eventfd(0, EFD_CLOEXEC)) {
-    if (signal_fd_ < 0 || done_fd_ < 0) throw Error(Errc::system, "signalfd or eventfd failed");
+    if (signal_fd_ < 0 || done_fd_ < 0)
+      throw Error(Errc::system, std::string("signalfd, eventfd: ") + std::strerror(errno));
     thread_ = std::thread([this] { run(); });
   }
 
@@ -142,8 +145,8 @@ std::int64_t deadline_of(const WaitRule& rule) {
 }
 
 Acquired acquire_aloud(LockClient& client, const process::Request& request, std::int64_t deadline_ns,
-                       const StopSignals& signals) {
-  Acquired got{client.acquire(request, process::try_once), 0};
+                       const StopSignals& signals, std::optional<AcquireOutcome> tried) {
+  Acquired got{tried ? *std::move(tried) : client.acquire(request, process::try_once), 0};
   if (!got.outcome && deadline_ns != process::try_once) {
     if (held_by_outer_run(client)) {
       got.outcome.result = AcquireResult::deadlock;

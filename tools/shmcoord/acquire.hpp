@@ -49,9 +49,10 @@ struct Acquired {
 };
 
 /// Acquires by the deadline (process::try_once, process::no_deadline, or a time), and says whom it waits for, and on
-/// success who lost it before.
+/// success who lost it before. `tried`: what a first try said already.
 [[nodiscard]] Acquired acquire_aloud(process::LockClient& client, const process::Request& request,
-                                     std::int64_t deadline_ns, const StopSignals& signals);
+                                     std::int64_t deadline_ns, const StopSignals& signals,
+                                     std::optional<AcquireOutcome> tried);
 
 [[nodiscard]] std::int64_t deadline_of(const WaitRule& rule);
 

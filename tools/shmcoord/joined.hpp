@@ -47,6 +47,19 @@ template <class Open>
   return process::Participant::join(open_segment(global, if_missing), options);
 }
 
+/// Joins, and makes what `make(participant)` does of it, up to a first try of a lock. A segment may be removed in
+/// between, by somebody who saw that nobody used it: then all over again, in the next one.
+template <class Make>
+[[nodiscard]] auto join_and(const Global& global, IfMissing if_missing, const char* label, Make&& make) {
+  for (int removals_left = 100;; --removals_left) {
+    try {
+      return make(join(global, if_missing, label));
+    } catch (const Error& e) {
+      if (e.errc() != Errc::segment_gone || removals_left == 0) throw;
+    }
+  }
+}
+
 /// The lock of that name; throws Error(not_found).
 [[nodiscard]] inline std::unique_ptr<process::LockClient> find_lock(
     const std::shared_ptr<process::Participant>& participant, const std::string& name) {

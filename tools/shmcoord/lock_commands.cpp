@@ -34,6 +34,12 @@ std::string required_holder(const Arguments& arguments) {
   return *holder;
 }
 
+/// Throws Error(not_found).
+std::unique_ptr<process::LockClient> known_lock(const Arguments& arguments) {
+  return join_and(arguments.global, IfMissing::fail, "",
+                  [&](const auto& participant) { return find_lock(participant, arguments.words[0]); });
+}
+
 std::int32_t parse_pid(const std::string& text) {
   std::int32_t pid = 0;
   if (!parse_whole(text, pid) || pid <= 0) {
@@ -82,7 +88,7 @@ std::string not_owner_text(process::LockClient& client, const std::string& holde
 
 int beat(const Arguments& arguments, std::optional<std::chrono::nanoseconds> ttl) {
   const std::string holder = required_holder(arguments);
-  const auto client = find_lock(join(arguments.global, IfMissing::fail), arguments.words[0]);
+  const auto client = known_lock(arguments);
   const HeartbeatOutcome got = client->heartbeat(holder, ttl);
   if (arguments.global.json) {
     print({{"lock", client->name()},
@@ -125,9 +131,13 @@ int lock_acquire(const Arguments& arguments) {
   }
 
   const StopSignals signals;
-  const auto client = std::make_unique<process::LockClient>(join(arguments.global, IfMissing::create),
-                                                            arguments.words[0], LockOptions{});
-  const Acquired got = acquire_aloud(*client, request, deadline_of(rule), signals);
+  std::optional<AcquireOutcome> tried;
+  const auto client = join_and(arguments.global, IfMissing::create, "", [&](const auto& participant) {
+    auto made = std::make_unique<process::LockClient>(participant, arguments.words[0], LockOptions{});
+    tried = made->acquire(request, process::try_once);
+    return made;
+  });
+  const Acquired got = acquire_aloud(*client, request, deadline_of(rule), signals, std::move(tried));
   // A script that does not get the token does not know that it holds.
   const auto told = [&](const std::string& text) {
     try {
@@ -152,7 +162,7 @@ int lock_acquire(const Arguments& arguments) {
 
 int lock_release(const Arguments& arguments) {
   const std::string holder = required_holder(arguments);
-  const auto client = find_lock(join(arguments.global, IfMissing::fail), arguments.words[0]);
+  const auto client = known_lock(arguments);
   const ReleaseOutcome got = client->release(holder);
   if (arguments.global.json) {
     print({{"lock", client->name()},
@@ -236,7 +246,7 @@ int force_release(const Arguments& arguments) {
   if (!reason || reason->empty()) throw UsageError{"--reason is missing: say why, the holder and others will ask"};
   const auto holder = arguments.value("--holder");
   if (holder) require_name("holder id", *holder);
-  const auto client = find_lock(join(arguments.global, IfMissing::fail), arguments.words[0]);
+  const auto client = known_lock(arguments);
   const auto before = client->holder();
   const bool done = client->force_release(holder.value_or(""));
   if (arguments.global.json) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <utility>
 
 #include "process/identity.hpp"
@@ -57,7 +58,7 @@ DeathWatch::DeathWatch(std::shared_ptr<engine::Mapping> mapping) : mapping_(std:
   epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
   signals_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
   if (epoll_ < 0 || signals_ < 0 || !add_to(epoll_, signals_, signal_event)) {
-    throw Error(Errc::system, "epoll or signalfd is not available");
+    throw Error(Errc::system, std::string("epoll, signalfd: ") + std::strerror(errno));
   }
 }
 

@@ -106,7 +106,7 @@ struct Held {
 class LossBell {
  public:
   LossBell() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    if (fd_ < 0) throw Error(Errc::system, "eventfd failed");
+    if (fd_ < 0) throw Error(Errc::system, std::string("eventfd: ") + std::strerror(errno));
   }
   LossBell(const LossBell&) = delete;
   LossBell& operator=(const LossBell&) = delete;
@@ -170,7 +170,7 @@ class Front {
     for (const int signal : passed_on) ::sigaddset(&set, signal);
     for (const int signal : {SIGCONT, SIGTSTP}) ::sigaddset(&set, signal);
     const int signals = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (signals < 0) throw Error(Errc::system, "signalfd failed");
+    if (signals < 0) throw Error(Errc::system, std::string("signalfd: ") + std::strerror(errno));
     for (const int signal : {SIGTTIN, SIGTTOU}) ::sigaddset(&set, signal);
     ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
 
@@ -262,8 +262,10 @@ class Front {
       terminal_.give_to(command_);
       return send_signal(SIGCONT);
     }
-    terminal_.take_back(command_);
-    stop_with_group(signal);
+    // Typed at the terminal it was meant for the whole job, of which only the command was in the foreground. Sent by
+    // somebody it was meant for the command, or for us.
+    const bool typed = terminal_.take_back(command_);
+    stop(typed || asks ? Stops::my_group : Stops::only_me, signal);
     sigset_t pending;
     ::sigemptyset(&pending);
     ::sigpending(&pending);
@@ -354,18 +356,26 @@ int run_command(const Arguments& arguments) {
   const GuardianHandle guardian(plan.task);
 
   LossBell bell;
-  const auto participant = join(arguments.global, IfMissing::create, "run");
   process::Request request;
   request.holder = plan.holder;
   request.reason = plan.reason;
   request.ttl = plan.ttl;
   request.no_lease = !plan.ttl;
+  std::optional<AcquireOutcome> tried;
+  std::vector<std::unique_ptr<LockClient>> clients;
+  const auto participant = join_and(arguments.global, IfMissing::create, "run", [&](auto joined) {
+    clients.clear();
+    for (const std::string& name : plan.locks) {
+      clients.push_back(std::make_unique<LockClient>(joined, name, LockOptions{}));
+      clients.back()->on_lost([&bell, name](const HolderId&, const Lost& lost) { bell.ring(name, lost); });
+    }
+    tried = clients.front()->acquire(request, process::try_once);
+    return joined;
+  });
   const std::int64_t deadline_ns = deadline_of(plan.wait);
   std::vector<Held> held;
-  for (const std::string& name : plan.locks) {
-    auto client = std::make_unique<LockClient>(participant, name, LockOptions{});
-    client->on_lost([&bell, name](const HolderId&, const Lost& lost) { bell.ring(name, lost); });
-    const Acquired got = acquire_aloud(*client, request, deadline_ns, signals);
+  for (auto& client : clients) {
+    const Acquired got = acquire_aloud(*client, request, deadline_ns, signals, std::exchange(tried, std::nullopt));
     if (!got.outcome) {
       const int code = say_not_acquired(*client, got, plan.wait);
       (void)release_all(held, plan.holder, false);

@@ -30,15 +30,17 @@ bool Terminal::ours() noexcept {
 
 void Terminal::give_to(pid_t group) noexcept { (void)::tcsetpgrp(fd_, group); }
 
-void Terminal::take_back(pid_t group) noexcept {
-  if (fd_ >= 0 && group != 0 && ::tcgetpgrp(fd_) == group) (void)::tcsetpgrp(fd_, ::getpgrp());
+bool Terminal::take_back(pid_t group) noexcept {
+  if (fd_ < 0 || group == 0 || ::tcgetpgrp(fd_) != group) return false;
+  (void)::tcsetpgrp(fd_, ::getpgrp());
+  return true;
 }
 
-void stop_with_group(int signal) noexcept {
+void stop(Stops whom, int signal) noexcept {
   sigset_t only;
   ::sigemptyset(&only);
   ::sigaddset(&only, signal);
-  ::kill(0, signal);
+  ::kill(whom == Stops::my_group ? 0 : ::getpid(), signal);
   ::pthread_sigmask(SIG_UNBLOCK, &only, nullptr);  // here we stop
   ::pthread_sigmask(SIG_BLOCK, &only, nullptr);
 }

@@ -26,16 +26,18 @@ class Terminal {
   /// Is our own process group in the foreground? Looks for the controlling terminal if need be.
   [[nodiscard]] bool ours() noexcept;
   void give_to(pid_t group) noexcept;
-  /// If that group has it still.
-  void take_back(pid_t group) noexcept;
+  /// If that group has it still; did it?
+  bool take_back(pid_t group) noexcept;
 
  private:
   int fd_ = -1;
   bool at_start_ = false;
 };
 
-/// Stops this process's whole group, as the terminal would have done, and returns when it was continued; returns at
-/// once when nobody could continue it (an orphaned process group). `signal` is blocked before and after.
-void stop_with_group(int signal) noexcept;
+enum class Stops : bool { only_me, my_group };
+
+/// Stops this process, or its whole group as the terminal would have done, and returns when it was continued; returns
+/// at once when nobody could continue it (an orphaned process group). `signal` is blocked before and after.
+void stop(Stops whom, int signal) noexcept;
 
 }  // namespace shmcoord::tool
