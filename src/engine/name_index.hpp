@@ -435,11 +435,11 @@ void NameIndex<P>::set_free(Found found) {
   // An attempt that died young may show an earlier generation; a later one is not ours to touch.
   if (shown != 0 && shown <= found.generation) P::cas(generation, shown, 0);
   Word64& directory = view_.directory(found.record);
-  // Again when it changed under us: an inserter may just have said `live` of what was removed at once.
   for (;;) {
     const std::uint64_t seen = P::load(directory);
     const RecordId id = unpack_record(seen);
     if (id.generation != found.generation || id.state == RecordState::free) return;
+    // Else its inserter, or whoever recovered that one's claim, said just now that it is live.
     if (P::cas(directory, seen, pack(RecordId{RecordState::free, 0, found.generation}))) break;
   }
   P::store(view_.header().record_hint, found.record);
