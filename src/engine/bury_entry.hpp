@@ -49,16 +49,18 @@ class EntryBurial {
       if (s.phase == Phase::free || s.phase == Phase::lost) {
         // A robbed owner that still runs takes the news of its loss itself.
         if (s.phase == Phase::lost && why_ != Burial::robbed && !P::cas(e_.status, raw, free_again(s))) continue;
-        if (ops.generation() != 0) ops.settle();
+        if (ops.generation() != 0 && P::keeps(Safety::burial_settles)) ops.settle();
         return true;
       }
       const core::Control c = ops.load();
-      if (c.op != core::Op::close && (!core::plausible(c) || !ops.finish(c))) {
+      const bool finishes = P::keeps(Safety::burial_finishes);
+      if (c.op != core::Op::close && (!core::plausible(c) || (finishes && !ops.finish(c)))) {
         if (P::load_seq(rec.control) == c.seq && P::load(e_.status) == raw) return false;
         continue;
       }
-      if (P::load(e_.status) != raw) continue;
-      if (P::load_seq(rec.control) != c.seq || P::load(rec.generation) != ops.generation()) continue;
+      if (P::keeps(Safety::burial_status_again) && P::load(e_.status) != raw) continue;
+      const bool current = P::load_seq(rec.control) == c.seq && P::load(rec.generation) == ops.generation();
+      if (!current) continue;
       if (!owned()) return true;
       switch (step(ops, c, s, raw)) {
         case Next::again: continue;
@@ -81,8 +83,9 @@ class EntryBurial {
   Next step(const ControlOps<P>& ops, const core::Control& c, const Status& s, std::uint64_t raw) const noexcept {
     switch (s.phase) {
       case Phase::prepared:
-        if (why_ == Burial::robbed) return Next::done;
-        if (c.op != core::Op::close && s.stamp == ((c.seq + 1) & stamp_mask)) {
+        if (why_ == Burial::robbed && P::keeps(Safety::robbed_keeps_prepared)) return Next::done;
+        if (c.op != core::Op::close && s.stamp == ((c.seq + 1) & stamp_mask) &&
+            P::keeps(Safety::burial_uses_up_sequence)) {
           if (c.seq >= core::seq_limit) return Next::damaged;
           const core::Control n = core::keep(c, i_);
           if (P::cas(ops.record().control, c, n)) ops.finish(n);
@@ -102,7 +105,9 @@ class EntryBurial {
   Next cancel(const ControlOps<P>& ops, const core::Control& c) const noexcept {
     const EntryIndex next = unpack_link(P::load(e_.next)).entry;
     const EntryIndex prev = unpack_link(P::load(e_.prev)).entry;
-    if (P::load_seq(ops.record().control) != c.seq || !owned()) return Next::again;
+    if (P::keeps(Safety::burial_cancel_current) && (P::load_seq(ops.record().control) != c.seq || !owned())) {
+      return Next::again;
+    }
     if (c.seq >= core::seq_limit || c.tail == nil_entry || !view_.entry_exists(next)) {
       return Next::damaged;
     }
@@ -119,7 +124,8 @@ class EntryBurial {
       ops.finish_now();
     } else {
       const Loss loss = why_ == Burial::dead ? Loss::died : Loss::forced;
-      r = ops.reclaim(i_, [&](const Entry&) { return owned() ? loss : Loss::none; });
+      r = ops.reclaim(
+          i_, [&](const Entry&) { return owned() || !P::keeps(Safety::burial_judges_owner) ? loss : Loss::none; });
     }
     return r.step == Step::exhausted || r.step == Step::corrupt ? Next::damaged : Next::again;
   }

@@ -49,7 +49,9 @@ class Chunks {
 
   /// False: it was not (or no longer) the owner's.
   bool free(std::uint32_t chunk, std::uint64_t owner) const noexcept {
-    if (!P::cas(view_.chunk(chunk), owner, 0)) return false;
+    if (!P::cas(view_.chunk(chunk), P::keeps(Safety::chunk_freed_by_owner) ? owner : P::load(view_.chunk(chunk)), 0)) {
+      return false;
+    }
     P::store(view_.header().chunk_hint, chunk);
     return true;
   }
@@ -96,8 +98,12 @@ class Chunks {
     if (P::load(w) != 0) return {Outcome::full};
     if (!pages.try_ensure(entries_at(chunk), entries_per_chunk * sizeof(Entry))) return {Outcome::no_space};
     Word64& high_word = view_.header().chunk_high;
-    for (std::uint64_t h = P::load(high_word); h <= chunk; h = P::load(high_word)) P::cas(high_word, h, chunk + 1U);
+    const auto raise = [&] {
+      for (std::uint64_t h = P::load(high_word); h <= chunk; h = P::load(high_word)) P::cas(high_word, h, chunk + 1U);
+    };
+    if (P::keeps(Safety::chunk_high_first)) raise();
     if (!P::cas(w, 0, owner)) return {Outcome::full};
+    if (!P::keeps(Safety::chunk_high_first)) raise();
     P::store(view_.header().chunk_hint, chunk + 1U);
     return {Outcome::claimed, chunk};
   }

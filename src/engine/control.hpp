@@ -89,15 +89,15 @@ class ControlOps {
     for (;;) {
       const core::Control c = load();
       if (const Step s = usable(c); s != Step::acquired) return {s};
-      if (!finish(c)) return {Step::corrupt};
+      if (P::keeps(Safety::finish_before_cancel) && !finish(c)) return {Step::corrupt};
       const Status st = status(i);
       const EntryIndex next = unpack_link(P::load(e.next)).entry;
       const EntryIndex prev = unpack_link(P::load(e.prev)).entry;
-      if (P::load_seq(record().control) != c.seq) continue;
+      if (P::keeps(Safety::cancel_current) && P::load_seq(record().control) != c.seq) continue;
       if (st.record != record_) return {Step::gone};
       if (st.phase == Phase::held || st.phase == Phase::marked) return {Step::granted, seq_of_stamp(st.stamp, c.seq)};
       if (st.phase != Phase::waiting) return {Step::gone};
-      if (c.seq >= core::seq_limit) return {Step::exhausted};
+      if (at_end(c.seq)) return {Step::exhausted};
       if (c.tail == nil_entry || !view_->entry_exists(next) ||
           (c.tail == i && next != i && !view_->entry_exists(prev))) {
         return {Step::corrupt};
@@ -105,7 +105,7 @@ class ControlOps {
       const core::Control n = core::cancel(c, i, next, prev);
       if (!P::cas(record().control, c, n)) continue;
       if (!finish(n)) return {Step::corrupt};
-      settle();
+      if (P::keeps(Safety::settle_after_cancel)) settle();
       return {Step::cancelled, n.seq};
     }
   }
@@ -118,17 +118,18 @@ class ControlOps {
     for (;;) {
       const core::Control c = load();
       if (const Step s = usable(c); s != Step::acquired) return {s};
-      if (!finish(c)) return {Step::corrupt};
+      if (P::keeps(Safety::finish_before_reclaim) && !finish(c)) return {Step::corrupt};
       const std::uint64_t raw = P::load(e.status);
       Status st = unpack_status(raw);
       if (P::load_seq(record().control) != c.seq) continue;
       if (st.record != record_ || (st.phase != Phase::held && st.phase != Phase::marked)) return {Step::gone};
-      if (st.phase == Phase::held) {
+      const Loss before = P::keeps(Safety::judge_after_mark) ? Loss::none : judge(e);
+      if (st.phase == Phase::held && P::keeps(Safety::mark_before_judging)) {
         st.phase = Phase::marked;
         if (!P::cas(e.status, raw, pack(st))) continue;
       }
       P::fence();  // mark before the heartbeat is read; pairs with heartbeat()
-      const Loss loss = judge(e);
+      const Loss loss = P::keeps(Safety::judge_after_mark) ? judge(e) : before;
       if (loss == Loss::none) return {Step::fresh};  // the mark stays: see above
       const Result r = give_back(c, i, loss);
       if (r.step != Step::busy) return r;
@@ -138,25 +139,30 @@ class ControlOps {
   /// An explicit sign of life of the hold since `token`. `refreshed` is a promise: the hold was not taken before it.
   Result heartbeat(EntryIndex i, std::uint64_t token, std::int64_t now_ns) const noexcept {
     Entry& e = view_->entry(i);
-    P::store(e.heartbeat_ns, static_cast<std::uint64_t>(now_ns));
+    const auto beat = static_cast<std::uint64_t>(now_ns);
+    if (P::keeps(Safety::beat_before_look)) P::store(e.heartbeat_ns, beat);
     P::fence();  // heartbeat before the status is read; pairs with reclaim()
     for (;;) {
       const Status st = status(i);
-      if (st.record != record_ || st.stamp != (token & stamp_mask)) return {Step::gone};
+      if (!P::keeps(Safety::beat_before_look)) P::store(e.heartbeat_ns, beat);
+      if (st.record != record_) return {Step::gone};
+      if (P::keeps(Safety::beat_own_hold) && st.stamp != (token & stamp_mask)) return {Step::gone};
       if (st.phase == Phase::held || st.phase == Phase::prepared) return {Step::refreshed, token};
       if (st.phase != Phase::marked) return {Step::gone};
       const core::Control c = load();
       if (const Step s = usable(c); s != Step::acquired) return {s};
-      if (!finish(c)) return {Step::corrupt};
+      if (P::keeps(Safety::finish_before_beat) && !finish(c)) return {Step::corrupt};
       // Still this very hold: a mark never comes off, so an equal status is the same one.
-      if (status(i) == st && pass_over(c, i)) return {Step::refreshed, token};
+      const Status now = status(i);
+      if (P::keeps(Safety::beat_whole_status) ? now != st : now.phase != st.phase) continue;
+      if (!P::keeps(Safety::beat_passes_over) || pass_over(c, i)) return {Step::refreshed, token};
     }
   }
 
   /// Is the entry's hold since `token` still its own? A read; true may be outdated at once, false is final.
   [[nodiscard]] bool holds(EntryIndex i, std::uint64_t token) const noexcept {
     const Status st = status(i);
-    return st.record == record_ && st.stamp == (token & stamp_mask) &&
+    return st.record == record_ && (st.stamp == (token & stamp_mask) || !P::keeps(Safety::holds_token)) &&
            (st.phase == Phase::held || st.phase == Phase::marked || st.phase == Phase::prepared);
   }
 
@@ -165,9 +171,11 @@ class ControlOps {
     for (;;) {
       const core::Control c = load();
       // Finished also when nobody waits any more: the one who was granted last may not have been called yet.
-      if (usable(c) != Step::acquired || !finish(c) || c.tail == nil_entry) return;
+      if (usable(c) != Step::acquired) return;
+      if (c.tail == nil_entry && !P::keeps(Safety::finish_when_none_waits)) return;
+      if ((P::keeps(Safety::finish_before_settle) && !finish(c)) || c.tail == nil_entry) return;
       const core::Head head = head_of(c);
-      if (!core::head_fits(c, P::load(record().capacity), head) || c.seq >= core::seq_limit) {
+      if (!core::head_fits(c, P::load(record().capacity), head) || at_end(c.seq)) {
         if (P::load_seq(record().control) != c.seq) continue;
         return;
       }
@@ -186,9 +194,12 @@ class ControlOps {
   bool close_if(May&& may) const noexcept {
     for (;;) {
       const core::Control c = load();
-      if (P::load(record().generation) != generation_) return false;  // another life of the record
+      if (P::keeps(Safety::close_generation) && P::load(record().generation) != generation_) {
+        return false;  // another life of the record
+      }
       if (c.op == core::Op::close) return true;
-      if (!finish(c) || !core::idle(c) || !may(record())) {
+      const bool finished = !P::keeps(Safety::finish_before_close) || finish(c);
+      if (!finished || !core::idle(c) || (P::keeps(Safety::recycle_condition) && !may(record()))) {
         if (P::load_seq(record().control) != c.seq) continue;
         return false;
       }
@@ -220,7 +231,7 @@ class ControlOps {
       if (const Step s = usable(c); s != Step::acquired) return {s};
       const bool untouched = c.seq == token && c.op == core::Op::acquire;  // its own, unfinished (F4)
       if (!untouched) {
-        if (!finish(c)) return {Step::corrupt};
+        if (P::keeps(Safety::finish_before_release) && !finish(c)) return {Step::corrupt};
         if (!holds(i, token)) {
           if (P::load_seq(record().control) != c.seq) continue;
           return {Step::gone};
@@ -240,8 +251,9 @@ class ControlOps {
   [[gnu::always_inline]] inline Result retake(EntryIndex i, std::uint32_t weight, std::int64_t now_ns) const noexcept {
     Record& rec = record();
     const core::Packed p = P::guess(rec.control);
-    if (p.bits != alone(0, i, core::Op::release) || P::load(rec.generation) != generation_ ||
-        weight > P::load(rec.capacity) || p.seq >= core::seq_limit) {
+    if (p.bits != alone(0, i, core::Op::release) ||
+        (P::keeps(Safety::retake_generation) && P::load(rec.generation) != generation_) ||
+        (P::keeps(Safety::retake_fits) && weight > P::load(rec.capacity)) || at_end(p.seq)) {
       return {Step::busy};
     }
     Entry& e = view_->entry(i);
@@ -251,9 +263,14 @@ class ControlOps {
     return {Step::acquired, p.seq + 1};
   }
 
+  static constexpr bool at_end(std::uint64_t seq) noexcept {
+    return P::keeps(Safety::sequence_end) && seq >= core::seq_limit;
+  }
+
   // acquired: go on.
   [[nodiscard]] Step usable(const core::Control& c) const noexcept {
-    if (P::load(record().generation) != generation_ || c.op == core::Op::close) return Step::closed;
+    if (P::keeps(Safety::handle_generation) && P::load(record().generation) != generation_) return Step::closed;
+    if (P::keeps(Safety::closed_word) && c.op == core::Op::close) return Step::closed;
     if (!core::plausible(c)) return Step::corrupt;
     return Step::acquired;
   }
@@ -265,8 +282,9 @@ class ControlOps {
       const core::Control c = load();
       if (const Step s = usable(c); s != Step::acquired) return {s};
       // The caller's own plain release needs no finishing: preparing the entry anew is its end (F4).
-      if (!(c.op == core::Op::release && c.last == i) && !finish(c)) return {Step::corrupt};
-      if (c.seq >= core::seq_limit) return {Step::exhausted};
+      const bool own = c.op == core::Op::release && c.last == i;
+      if (!own && P::keeps(Safety::finish_before_take) && !finish(c)) return {Step::corrupt};
+      if (at_end(c.seq)) return {Step::exhausted};
       const std::uint32_t capacity = P::load(rec.capacity);
       const std::uint64_t prepared = pack(Status{Phase::prepared, record_, (c.seq + 1) & stamp_mask});
       if (core::admits(c, capacity, weight)) {
@@ -276,13 +294,14 @@ class ControlOps {
         continue;
       }
       const core::Head head = head_of(c);
-      if (core::head_fits(c, capacity, head)) {
+      if (core::head_fits(c, capacity, head) && P::keeps(Safety::settle_before_queueing)) {
         settle();
         continue;
       }
       if (!queue) {
         if (P::load_seq(rec.control) != c.seq) continue;
-        P::store(e.status, pack(Status{Phase::free, record_, c.seq & stamp_mask}));
+        if (P::keeps(Safety::busy_leaves_entry_free))
+          P::store(e.status, pack(Status{Phase::free, record_, c.seq & stamp_mask}));
         return {Step::busy, c.seq};
       }
       if (c.tail != nil_entry && head.entry == nil_entry) {
@@ -302,19 +321,20 @@ class ControlOps {
 
   // One attempt to release or reclaim at the finished word c; busy: try again.
   Result give_back(const core::Control& c, EntryIndex i, Loss loss) const noexcept {
-    if (c.seq >= core::seq_limit) return {Step::exhausted};
+    if (at_end(c.seq)) return {Step::exhausted};
     Entry& e = view_->entry(i);
     const core::Head head = head_of(c);
-    const core::Release r =
-        core::release(c, i, P::load(e.weight), P::load(record().capacity), head, loss != Loss::none);
+    core::Release r = core::release(c, i, P::load(e.weight), P::load(record().capacity), head, loss != Loss::none);
+    if (loss != Loss::none && !P::keeps(Safety::reclaim_raises_sequence)) r.next.seq = c.seq;
     if (r.next.op != core::Op::release) {
       // The hand-off field must be right before the word says so, and must not change once it has the stamp.
       const std::uint64_t stamp = handoff_stamp(record_, r.next.seq);
       const std::uint64_t read = P::load(e.handoff);
-      if (unpack_handoff(read).stamp != stamp) {
-        if (P::load_seq(record().control) != c.seq) return {Step::busy};
+      if (unpack_handoff(read).stamp != stamp || !P::keeps(Safety::handoff_adopted)) {
+        if (P::keeps(Safety::handoff_current) && P::load_seq(record().control) != c.seq) return {Step::busy};
         if (!P::cas(e.handoff, read, pack(Handoff{r.grantee, loss, stamp}))) return {Step::busy};
-      } else if ((unpack_handoff(read).loss == Loss::none) != (loss == Loss::none)) {
+      } else if ((unpack_handoff(read).loss == Loss::none) != (loss == Loss::none) &&
+                 P::keeps(Safety::handoff_intents)) {
         // Owner and reclaimer meet, and the other one's intent may become true at this very sequence. Move on by one.
         pass_over(c, i);
         return {Step::busy};
@@ -322,7 +342,7 @@ class ControlOps {
     }
     if (!P::cas(record().control, c, r.next)) return {Step::busy};
     if (r.next.op != core::Op::release && !finish(r.next)) return {Step::corrupt};
-    if (r.grantee != nil_entry) settle();
+    if (r.grantee != nil_entry && P::keeps(Safety::settle_after_grant)) settle();
     return {loss != Loss::none ? Step::reclaimed : Step::released, r.next.seq};
   }
 

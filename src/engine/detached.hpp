@@ -19,7 +19,8 @@ template <class P>
 void free_if_empty(const View& view, std::uint32_t chunk, std::uint64_t owner) noexcept {
   for (EntryIndex n = 0; n < entries_per_chunk; ++n) {
     const Entry& e = view.entry(chunk * entries_per_chunk + n);
-    if (unpack_status(P::load(e.status)).phase != Phase::free) return;
+    const bool free = unpack_status(P::load(e.status)).phase == Phase::free;
+    if (!free && P::keeps(Safety::chunk_is_empty)) return;
   }
   Chunks<P>(view).free(chunk, owner);
 }
@@ -27,6 +28,7 @@ void free_if_empty(const View& view, std::uint32_t chunk, std::uint64_t owner) n
 /// A detached entry of the permanent slot was freed (released, reclaimed): frees its chunk if all eight are free.
 template <class P>
 void tidy_detached(const View& view, EntryIndex entry) noexcept {
+  if (!P::keeps(Safety::detached_is_tidied)) return;
   const std::uint64_t owner = P::load(view.owner_of(entry));
   if (owner == 0 || unpack_owner(owner).slot != detached_slot) return;
   // A plain release may be left unfinished; here nobody would come back to finish it.

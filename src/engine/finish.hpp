@@ -59,10 +59,14 @@ class Finisher {
       case core::Op::handoff:
       case core::Op::reclaim: {
         const Handoff h = unpack_handoff(P::load(view_.entry(c.last).handoff));
-        if (h.stamp != handoff_stamp(record_, c.seq)) return true;  // its owner went on, so it was finished
+        if (h.stamp != handoff_stamp(record_, c.seq) && P::keeps(Safety::handoff_stamp))
+          return true;  // its owner went on, so it was finished
         if (h.entry != nil_entry && !view_.entry_exists(h.entry)) return false;
-        if (h.loss != Loss::none) told(c, h.loss);  // before anybody is let in who must hear it
+        // The notice before anybody is let in who must hear it.
+        if (h.loss != Loss::none && P::keeps(Safety::notice_before_grantee)) told(c, h.loss);
+        if (!P::keeps(Safety::releaser_last)) released(c, h.loss);
         if (h.entry != nil_entry) granted(c, h.entry);
+        if (h.loss != Loss::none && !P::keeps(Safety::notice_before_grantee)) told(c, h.loss);
         return released(c, h.loss);
       }
       case core::Op::grant: return granted(c, c.last);
@@ -78,7 +82,7 @@ class Finisher {
   static void call(Entry& e) noexcept {
     const std::uint32_t wake = P::load(e.wake);
     if (wake == wake_awake) return;
-    if (wake == wake_parked) P::cas(e.wake, wake_parked, wake_called);
+    if (wake == wake_parked && P::keeps(Safety::call_changes_word)) P::cas(e.wake, wake_parked, wake_called);
     P::wake(e.wake, 1);
   }
 
@@ -95,16 +99,24 @@ class Finisher {
 
  private:
   [[nodiscard]] bool current(const core::Control& c) const noexcept { return P::load_seq(rec_.control) == c.seq; }
+  template <Safety line>
+  [[nodiscard]] bool current(const core::Control& c) const noexcept {
+    return current(c) || !P::keeps(line);
+  }
   [[nodiscard]] std::uint64_t stamp(const core::Control& c) const noexcept { return link_stamp(record_, c.seq); }
   [[nodiscard]] std::uint64_t to(Phase phase, std::uint64_t seq) const noexcept {
     return pack(Status{phase, record_, seq & stamp_mask});
   }
   [[nodiscard]] bool mine(const Status& s, Phase phase) const noexcept {
-    return s.phase == phase && s.record == record_;
+    return s.phase == phase && (s.record == record_ || !P::keeps(Safety::status_record));
   }
 
   void point(Word64& link, std::uint64_t read, EntryIndex entry, const core::Control& c) const noexcept {
-    if (unpack_link(read).stamp != stamp(c)) P::cas(link, read, pack(Link{entry, stamp(c)}));
+    if (!P::keeps(Safety::link_stamps)) {
+      P::cas(link, read, pack(Link{entry, 0}));
+    } else if (unpack_link(read).stamp != stamp(c)) {
+      P::cas(link, read, pack(Link{entry, stamp(c)}));
+    }
   }
 
   bool acquired(const core::Control& c) const noexcept {
@@ -112,7 +124,7 @@ class Finisher {
     const std::uint64_t before = to(Phase::prepared, c.seq);
     const std::uint64_t holder = P::load(rec_.holder);
     if (P::load(e.status) != before || !current(c)) return true;
-    point(rec_.holder, holder, c.last, c);
+    if (P::keeps(Safety::holder_hint)) point(rec_.holder, holder, c.last, c);
     P::cas(e.status, before, to(Phase::held, c.seq));
     return true;
   }
@@ -126,9 +138,9 @@ class Finisher {
       if (!view_.entry_exists(ahead.entry)) return false;
       Entry& a = view_.entry(ahead.entry);
       const std::uint64_t link = P::load(a.next);
-      if (!current(c)) return true;
+      if (!current<Safety::enqueued_current>(c)) return true;
       point(a.next, link, c.last, c);
-    } else if (!current(c)) {
+    } else if (!current<Safety::enqueued_current>(c)) {
       return true;
     }
     P::cas(e.status, before, to(Phase::waiting, c.seq));
@@ -141,10 +153,11 @@ class Finisher {
     const Handoff news{c.last, loss, handoff_stamp(record_, c.seq)};
     for (;;) {
       const std::uint64_t previous = P::load(rec_.previous);
-      if (unpack_handoff(previous).stamp == news.stamp || !current(c)) return;
-      write_notice<P>(view_, record_, c.last, c.seq, [&] { return current(c); });
-      if (P::cas(rec_.previous, previous, pack(news))) return;
+      if (unpack_handoff(previous).stamp == news.stamp && P::keeps(Safety::told_once)) return;
+      if (!current<Safety::told_current>(c)) return;
+      write_notice<P>(view_, record_, c.last, c.seq, [&] { return current<Safety::notice_current>(c); });
       // Not only finishers change it: the robbed one may have taken, just now, the news of who was robbed before it.
+      if (P::cas(rec_.previous, previous, pack(news)) || !P::keeps(Safety::told_again)) return;
     }
   }
 
@@ -157,12 +170,14 @@ class Finisher {
     for (;;) {
       const std::uint64_t raw = P::load(e.status);
       const Status s = unpack_status(raw);
-      if (!mine(s, Phase::held) && !mine(s, Phase::marked) && raw != unfinished) return true;
-      if (!current(c)) return true;
+      const bool began = raw == unfinished && P::keeps(Safety::released_unfinished);
+      if (!mine(s, Phase::held) && !mine(s, Phase::marked) && !began) return true;
+      if (!current<Safety::released_current>(c)) return true;
       // A detached holder has nobody who would come back to take the news: its entry is free at once.
-      const bool tell = loss != Loss::none && (P::load(e.flags) & entry_detached) == 0;
+      const bool alone = (P::load(e.flags) & entry_detached) != 0 && P::keeps(Safety::detached_is_not_told);
+      const bool tell = loss != Loss::none && !alone;
       if (P::cas(e.status, raw, to(tell ? Phase::lost : Phase::free, c.seq))) {
-        if (tell) signal_owner(c.last);
+        if (tell && P::keeps(Safety::loss_signals_owner)) signal_owner(c.last);
         return true;
       }
     }
@@ -173,7 +188,7 @@ class Finisher {
     const std::uint64_t raw = P::load(e.status);
     const std::uint64_t held = to(Phase::held, c.seq);
     if (raw == held) {
-      call(e);
+      if (P::keeps(Safety::grant_calls_again)) call(e);
       return true;
     }
     if (!mine(unpack_status(raw), Phase::waiting)) return true;
@@ -184,14 +199,14 @@ class Finisher {
     const std::uint64_t holder = P::load(rec_.holder);
     const bool async = (P::load(e.flags) & entry_async) != 0;
     const auto now = static_cast<std::uint64_t>(P::coarse_now_ns());
-    if (!current(c)) return true;
+    if (!current<Safety::granted_current>(c)) return true;
     if (tail != nullptr) point(tail->next, tail_next, unpack_link(next).entry, c);
     // The hold's clock starts now; the grantee may sleep, and a ttl must not have run out while it waited.
-    if (since != now) P::cas(e.since_ns, since, now);
-    point(rec_.holder, holder, grantee, c);
+    if (since != now && P::keeps(Safety::grant_restarts_clock)) P::cas(e.since_ns, since, now);
+    if (P::keeps(Safety::holder_hint)) point(rec_.holder, holder, grantee, c);
     P::cas(e.status, raw, held);
     call(e);
-    if (async) signal_owner(grantee);
+    if (async && P::keeps(Safety::grant_signals_owner)) signal_owner(grantee);
     return true;
   }
 
@@ -206,26 +221,26 @@ class Finisher {
       Entry& tail = view_.entry(c.tail);
       const std::uint64_t tail_next = P::load(tail.next);
       const Link round = unpack_link(tail_next);
-      if (round.entry == c.last || round.stamp == stamp(c)) {
+      if (round.entry == c.last || (round.stamp == stamp(c) && P::keeps(Safety::cancel_of_the_last))) {
         // It was the head or the tail: only the link that closes the circle changes.
-        if (!current(c)) return true;
+        if (!current<Safety::cancelled_links_current>(c)) return true;
         point(tail.next, tail_next, behind, c);
       } else {
-        if (!view_.entry_exists(ahead)) return !current(c);
+        if (!view_.entry_exists(ahead)) return !current<Safety::cancelled_links_current>(c);
         Entry& a = view_.entry(ahead);
         Entry& b = view_.entry(behind);
         const std::uint64_t a_next = P::load(a.next);
         const std::uint64_t b_prev = P::load(b.prev);
-        if (!current(c)) return true;
+        if (!current<Safety::cancelled_links_current>(c)) return true;
         if (unpack_link(a_next).entry == c.last) point(a.next, a_next, behind, c);
         if (unpack_link(b_prev).entry == c.last) point(b.prev, b_prev, ahead, c);
       }
     }
-    if (!current(c)) return true;
+    if (!current<Safety::cancelled_current>(c)) return true;
     P::cas(e.status, raw, to(Phase::free, c.seq));
-    call(e);  // it may have been taken out by somebody else
+    if (P::keeps(Safety::cancel_calls_it)) call(e);  // it may have been taken out by somebody else
     // The one behind watches the process before it, which is another one now.
-    if (c.tail != nil_entry) call(view_.entry(behind));
+    if (c.tail != nil_entry && P::keeps(Safety::cancel_calls_successor)) call(view_.entry(behind));
     return true;
   }
 

@@ -198,14 +198,14 @@ auto NameIndex<P>::walk(const Word64& bucket, std::uint64_t seen, Match&& match,
     const Chain chain = unpack_chain(P::load(record.chain));
     if (match(r, chain)) {
       const std::uint64_t generation = P::load(record.generation);
-      if (P::load(bucket) != seen) return Walk::changed;
+      if (P::load(bucket) != seen && P::keeps(Safety::walk_found_again)) return Walk::changed;
       if (generation == 0) corrupt("a record in a chain has no generation");
       *found = {r, generation};
       return Walk::found;
     }
     next = chain.next;
   }
-  return P::load(bucket) == seen ? Walk::absent : Walk::changed;
+  return P::load(bucket) == seen || !P::keeps(Safety::walk_absent_again) ? Walk::absent : Walk::changed;
 }
 
 template <class P>
@@ -223,7 +223,7 @@ std::optional<Found> NameIndex<P>::find(std::string_view name) const {
     Found found;
     const Walk result = look_up(P::load(bucket_of(name_hash)), name, name_hash, &found);
     if (result == Walk::changed) continue;
-    if (result == Walk::absent || closed(found)) return std::nullopt;
+    if (result == Walk::absent || (P::keeps(Safety::find_closed) && closed(found))) return std::nullopt;
     return found;
   }
 }
@@ -280,7 +280,7 @@ void NameIndex<P>::for_each_live(Fn&& fn) const {
 template <class P>
 bool NameIndex<P>::linked(Found found) const {
   const std::uint64_t name_hash = P::load(view_.record(found.record).name_hash);
-  if (!is_current(found)) return false;
+  // Of another life's hash: then `found` is over, and is not found in that chain either.
   const Word64& bucket = bucket_of(name_hash);
   for (;;) {
     Found here;
@@ -317,12 +317,13 @@ auto NameIndex<P>::find_or_insert(std::string_view name, Kind kind, std::uint32_
   try {
     write_record(mine.record, name, name_hash, kind, capacity, config);
     for (;;) {
+      const std::uint64_t early = P::keeps(Safety::floor_after_lookup) ? 0 : P::load(view_.header().token_floor);
       const std::uint64_t seen = P::load(bucket);
       Found found;
       const Walk result = look_up(seen, name, name_hash, &found);
       if (result == Walk::changed) continue;
       if (result == Walk::found) {
-        if (closed(found)) {
+        if (P::keeps(Safety::insert_finishes_removal) && closed(found)) {
           complete_removal(found);
           continue;
         }
@@ -330,11 +331,14 @@ auto NameIndex<P>::find_or_insert(std::string_view name, Kind kind, std::uint32_
         P::store(claiming, 0);
         return {found, false};
       }
-      write_control(mine.record, P::load(view_.header().token_floor) + 1);
+      const std::uint64_t floor = P::keeps(Safety::floor_after_lookup) ? P::load(view_.header().token_floor) : early;
+      write_control(mine.record, P::keeps(Safety::floor_read) ? floor + 1 : 1);
       const Bucket before = unpack_bucket(seen);
       P::store(record.chain, pack(Chain{mine.generation, false, before.head}));
-      P::store(record.generation, mine.generation);
-      if (P::cas(bucket, seen, pack(after(before, mine.record + 1)))) break;
+      if (P::keeps(Safety::generation_before_link)) P::store(record.generation, mine.generation);
+      const bool linked = P::cas(bucket, seen, pack(after(before, mine.record + 1)));
+      if (!P::keeps(Safety::generation_before_link)) P::store(record.generation, mine.generation);
+      if (linked) break;
       renew_attempt(&mine, slot);
     }
   } catch (...) {
@@ -382,7 +386,7 @@ bool NameIndex<P>::try_claim(RecordIndex r, bool long_name, SlotIndex slot, Foun
   pages_->ensure(view_.geo.records + std::uint64_t{r} * sizeof(Record), sizeof(Record));
   if (long_name) pages_->ensure(view_.geo.long_names + std::uint64_t{r} * long_name_bytes, long_name_bytes);
   raise(view_.header().record_high, std::uint64_t{r} + 1);
-  P::store(view_.slot(slot).claiming, std::uint64_t{r} + 1);
+  if (P::keeps(Safety::claiming_before_claim)) P::store(view_.slot(slot).claiming, std::uint64_t{r} + 1);
   const RecordId mine{RecordState::claimed, slot, id.generation + 1};
   if (!P::cas(directory, seen, pack(mine))) return false;
   P::store(view_.header().record_hint, std::uint64_t{r} + 1);
@@ -420,8 +424,9 @@ template <class P>
 void NameIndex<P>::write_control(RecordIndex r, std::uint64_t seq) {
   if (seq > core::seq_limit) corrupt("the token floor is out of range");
   Record& record = view_.record(r);
-  P::store(record.holder, pack(Link{nil_entry, link_stamp(r, seq)}));
-  P::store(record.previous, pack(Handoff{nil_entry, Loss::none, handoff_stamp(r, seq)}));
+  const std::uint64_t stamp = P::keeps(Safety::birth_stamps) ? seq : 0;
+  P::store(record.holder, pack(Link{nil_entry, link_stamp(r, stamp)}));
+  P::store(record.previous, pack(Handoff{nil_entry, Loss::none, handoff_stamp(r, stamp)}));
   while (
       !P::cas(record.control, P::load(record.control), core::Control{seq, 0, nil_entry, nil_entry, core::Op::none})) {
   }
@@ -433,14 +438,17 @@ void NameIndex<P>::set_free(Found found) {
   Word64& generation = view_.record(found.record).generation;
   const std::uint64_t shown = P::load(generation);
   // An attempt that died young may show an earlier generation; a later one is not ours to touch.
-  if (shown != 0 && shown <= found.generation) P::cas(generation, shown, 0);
+  const bool ours = shown <= found.generation || !P::keeps(Safety::free_own_attempt);
+  if (shown != 0 && ours && P::keeps(Safety::free_generation)) P::cas(generation, shown, 0);
   Word64& directory = view_.directory(found.record);
   for (;;) {
     const std::uint64_t seen = P::load(directory);
     const RecordId id = unpack_record(seen);
-    if (id.generation != found.generation || id.state == RecordState::free) return;
-    // Else its inserter, or whoever recovered that one's claim, said just now that it is live.
+    if (id.state == RecordState::free) return;
+    if (id.generation != found.generation && P::keeps(Safety::free_own_life)) return;
     if (P::cas(directory, seen, pack(RecordId{RecordState::free, 0, found.generation}))) break;
+    // Its inserter, or whoever recovered that one's claim, said just now that it is live.
+    if (!P::keeps(Safety::free_again)) return;
   }
   P::store(view_.header().record_hint, found.record);
 }
@@ -451,7 +459,7 @@ template <class P>
 template <class Close>
 Removal NameIndex<P>::remove(Found found, SlotIndex slot, Close&& close) {
   Word64& claiming = view_.slot(slot).claiming;
-  P::store(claiming, std::uint64_t{found.record} + 1);
+  if (P::keeps(Safety::claiming_before_removal)) P::store(claiming, std::uint64_t{found.record} + 1);
   Removal result = Removal::removed;
   if (!close()) result = is_current(found) && !closed(found) ? Removal::in_use : Removal::gone;
   if (result != Removal::in_use) complete_removal(found);
@@ -466,11 +474,17 @@ void NameIndex<P>::complete_removal(Found found) {
   const std::uint64_t generation = P::load(record.generation);
   if (generation == found.generation) {
     if (control.op != core::Op::close) return;
-    raise(view_.header().token_floor, control.seq);
+    const auto raise_floor = [&] {
+      raise(view_.header().token_floor, P::keeps(Safety::floor_raised) ? control.seq : 0);
+    };
+    if (P::keeps(Safety::floor_before_mark)) raise_floor();
     for (;;) {
       const std::uint64_t raw = P::load(record.chain);
       Chain chain = unpack_chain(raw);
-      if (chain.marked || chain.generation != (found.generation & chain_generation_mask)) break;
+      if (!P::keeps(Safety::removal_marks) || chain.marked ||
+          (chain.generation != (found.generation & chain_generation_mask) && P::keeps(Safety::removal_own_life))) {
+        break;
+      }
       chain.marked = true;
       if (P::cas(record.chain, raw, pack(chain))) break;
     }
@@ -478,8 +492,9 @@ void NameIndex<P>::complete_removal(Found found) {
     if (is_current(found)) {
       Word64& bucket = bucket_of(name_hash);
       sweep(bucket);
+      if (!P::keeps(Safety::floor_before_mark)) raise_floor();
       // Raised after the last moment at which it could be reached, before it can be recycled.
-      for (;;) {
+      while (P::keeps(Safety::bucket_raised)) {
         const std::uint64_t seen = P::load(bucket);
         if (P::cas(bucket, seen, pack(after(unpack_bucket(seen), unpack_bucket(seen).head)))) break;
       }
@@ -491,7 +506,7 @@ void NameIndex<P>::complete_removal(Found found) {
 
 template <class P>
 void NameIndex<P>::sweep(Word64& bucket) {
-  while (!sweep_once(bucket)) {
+  while (!sweep_once(bucket) && P::keeps(Safety::sweep_again)) {
   }
 }
 
@@ -541,15 +556,18 @@ void NameIndex<P>::recover_claim(SlotIndex slot) {
   if (!row_exists(view_.geo.directory, r, sizeof(Word64)) || !usable(r)) return;
   const RecordId record = unpack_record(P::load(view_.directory(r)));
   // Still the same dead session: so the directory word cannot be a later claim of the slot's next owner.
-  if (P::load(dead.id) != id || unpack_slot(id).state != SlotState::dying) return;
+  const bool same = P::load(dead.id) == id && unpack_slot(id).state == SlotState::dying;
+  if (!same && P::keeps(Safety::recover_same_session)) return;
   const Found found{r, record.generation};
   if (record.state == RecordState::live) {
     complete_removal(found);
   } else if (record.state == RecordState::claimed && record.claimer == slot) {
     // Asked before it is asked whether it is closed: if a removal unlinked it meanwhile, that one raises the bucket
     // first.
-    const bool in_chain = linked(found);
-    if (closed(found)) {
+    const bool early = P::keeps(Safety::recover_asks_chain_first) && linked(found);
+    const bool removed = closed(found);
+    const bool in_chain = P::keeps(Safety::recover_asks_chain_first) ? early : linked(found);
+    if (removed && P::keeps(Safety::recover_closed)) {
       complete_removal(found);
     } else if (in_chain) {
       P::cas(view_.directory(r), pack(record), pack(RecordId{RecordState::live, 0, record.generation}));

@@ -65,7 +65,7 @@ void write_notice(const View& view, RecordIndex record, EntryIndex entry, std::u
   for (std::size_t at = 0; at < count; ++at) read[at] = P::load(notice.words[at]);
   if (!current()) return;
   for (std::size_t at = 0; at < count; ++at) {
-    if ((read[at] & 0xffffffffU) == stamp) continue;
+    if ((read[at] & 0xffffffffU) == stamp && P::keeps(Safety::notice_written_once)) continue;
     P::cas(notice.words[at], read[at], stamp | std::uint64_t{payload[at]} << 32U);
   }
 }
@@ -79,7 +79,7 @@ NoticeText read_notice(const View& view, RecordIndex record, std::uint64_t previ
   bool whole = true;
   const auto get = [&](std::size_t at) {
     const std::uint64_t read = P::load(notice.words[at]);
-    whole = whole && (read & 0xffffffffU) == stamp;
+    whole = whole && ((read & 0xffffffffU) == stamp || !P::keeps(Safety::notice_whole));
     return static_cast<std::uint32_t>(read >> 32U);
   };
   NoticeText text;
@@ -108,7 +108,8 @@ News take_news(const View& view, RecordIndex record, std::uint64_t token) {
   const Handoff previous = unpack_handoff(raw);
   if (previous.loss == Loss::none) return {};
   const std::uint64_t mine = handoff_stamp(record, token);
-  if (((mine - previous.stamp) & handoff_stamp_mask) > handoff_stamp_mask / 2) return {};  // younger than the token
+  const bool younger = ((mine - previous.stamp) & handoff_stamp_mask) > handoff_stamp_mask / 2;
+  if (younger && P::keeps(Safety::news_of_before)) return {};
   const NoticeText text = read_notice<P>(view, record, previous.stamp);
   if (!P::cas(word, raw, pack(Handoff{nil_entry, Loss::none, mine}))) return {};
   return {previous.loss, text};

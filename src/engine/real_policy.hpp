@@ -11,6 +11,7 @@
 #include <span>
 #include <type_traits>
 
+#include "engine/safety.hpp"
 #include "engine/words.hpp"
 
 #if defined(__SANITIZE_THREAD__)
@@ -53,6 +54,12 @@ struct WaitOn {
 enum class Woken : std::uint8_t { woken, changed, timed_out, unsupported };
 
 struct RealPolicy {
+#if defined(SHMCOORD_MUTATIONS)
+  static bool keeps(Safety line) noexcept { return line != turned_off(); }
+#else
+  static consteval bool keeps(Safety) noexcept { return true; }
+#endif
+
   static std::uint32_t load(const Word32& w) noexcept { return __atomic_load_n(&w.raw, __ATOMIC_ACQUIRE); }
   static std::uint64_t load(const Word64& w) noexcept { return __atomic_load_n(&w.raw, __ATOMIC_ACQUIRE); }
 

@@ -74,30 +74,31 @@ class Waiter {
     std::int64_t noticed_ns = 0;  // != 0: when a death was noticed that is not confirmed yet
     bool due = false;             // the last sleep ran its full time: look after what nobody may have told us
     for (;;) {
-      P::store(e_.wake, wake_parked);
+      if (P::keeps(Safety::park_before_look)) P::store(e_.wake, wake_parked);
       P::fence();  // parked before everything is looked at; pairs with Finisher::call
       const WaitEnd end = look(deadline_ns);
       if (end != still_waiting) {
         P::store(e_.wake, wake_awake);
         return end;
       }
+      if (!P::keeps(Safety::park_before_look)) P::store(e_.wake, wake_parked);
       std::array<WaitOn, 2> words{WaitOn{&e_.wake, wake_parked}, {}};
       std::size_t count = 1;
-      std::int64_t until = P::now_ns() + recheck_ns;
+      std::int64_t until = P::keeps(Safety::waiter_looks_again) ? P::now_ns() + recheck_ns : deadline_ns;
       const core::Control c = ops_.load();
       ops_.finish(c);
       const bool head = ops_.head_of(c).entry == i_;
-      if (due) ops_.settle();
-      if (head || due) until = std::min(until, around_.check_holders(ops_));
-      const SlotIndex watched = whom_to_watch(c, head);
-      if (watched != none) {
+      if (due && P::keeps(Safety::waiter_settles)) ops_.settle();
+      if ((head || due) && P::keeps(Safety::waiter_judges)) until = std::min(until, around_.check_holders(ops_));
+      const SlotIndex watched = whom_to_watch(head);
+      if (watched != none && P::keeps(Safety::waiter_watches)) {
         Word32& life = view_.slot(watched).life;
         const std::uint32_t seen = P::load(life);
         if ((seen & life_died) == 0) {
           words[count++] = WaitOn{&life, seen};
           noticed_ns = 0;
         } else {
-          P::wake(life);  // the kernel woke one; tell the others
+          if (P::keeps(Safety::waiter_tells_others)) P::wake(life);  // the kernel woke one
           const std::int64_t now = P::now_ns();
           if (noticed_ns == 0) noticed_ns = now;
           if (around_.bury(watched, now - noticed_ns)) {
@@ -109,7 +110,7 @@ class Waiter {
       }
       const Woken how = P::wait(std::span(words.data(), count), std::min(until, deadline_ns));
       due = how == Woken::timed_out && noticed_ns == 0;
-      if (how == Woken::unsupported) {
+      if (how == Woken::unsupported && P::keeps(Safety::waiter_without_waitv)) {
         P::wait(std::span(words.data(), 1), std::min({until, deadline_ns, P::now_ns() + without_waitv_recheck_ns}));
         due = true;
       }
@@ -131,7 +132,7 @@ class Waiter {
   // What ended the wait, once the entry is neither waiting nor prepared. Who was let in lets in whoever fits as well:
   // the one who granted may have died before it went on.
   [[nodiscard]] WaitEnd outcome() const noexcept {
-    if (P::load(ops_.record().capacity) > 1) ops_.settle();
+    if (P::load(ops_.record().capacity) > 1 && P::keeps(Safety::granted_settles)) ops_.settle();
     const Phase phase = ops_.status(i_).phase;
     return phase == Phase::held || phase == Phase::marked || phase == Phase::lost ? WaitEnd::granted : WaitEnd::closed;
   }
@@ -144,9 +145,10 @@ class Waiter {
     return still_waiting;
   }
 
-  [[nodiscard]] SlotIndex whom_to_watch(const core::Control& c, bool head) const noexcept {
+  [[nodiscard]] SlotIndex whom_to_watch(bool head) const noexcept {
     EntryIndex before = unpack_link(P::load(e_.prev)).entry;
-    if (head) before = c.op == core::Op::acquire ? c.last : unpack_link(P::load(ops_.record().holder)).entry;
+    // An acquire that is not finished cannot be the word's last operation: none follows while somebody waits (I3).
+    if (head) before = unpack_link(P::load(ops_.record().holder)).entry;
     if (before == nil_entry || !view_.entry_exists(before)) return none;
     const std::uint64_t owner = P::load(view_.owner_of(before));
     if (owner == 0) return none;

@@ -12,11 +12,15 @@
 #include <string>
 #include <vector>
 
+#include "engine/real_policy.hpp"
 #include "engine/segment_file.hpp"
 #include "process/fork_guard.hpp"
 #include "shmcoord/error.hpp"
 
 namespace shmcoord::process {
+
+using engine::RealPolicy;
+using engine::Safety;
 
 namespace {
 
@@ -81,14 +85,16 @@ bool lock_slot(const Mapping& mapping, SlotIndex slot) {
   const std::lock_guard guard(own.mutex);
   const OwnSlot mine{mapping.fd(), slot, process_number()};
   std::erase_if(own.slots, [&](const OwnSlot& s) { return s.process != mine.process; });
-  if (std::find(own.slots.begin(), own.slots.end(), mine) != own.slots.end()) return false;
+  const bool have = std::find(own.slots.begin(), own.slots.end(), mine) != own.slots.end();
+  if (have && RealPolicy::keeps(Safety::slot_once_per_process)) return false;
   own.slots.reserve(own.slots.size() + 1);
   struct flock lock = range(F_WRLCK, slot, 0, 1);
   if (control(mapping.fd(), F_SETLK, lock) != 0) {
     if (errno == EAGAIN || errno == EACCES) return false;
     throw Error(Errc::system, "cannot lock a byte of " + mapping.path() + ": " + std::strerror(errno));
   }
-  if (probe(mapping, slot, 1, 1) != ByteState::free) {  // the command of an earlier `run` still lives
+  if (RealPolicy::keeps(Safety::claim_asks_inherited) &&
+      probe(mapping, slot, 1, 1) != ByteState::free) {  // the command of an earlier `run` still lives
     lock = range(F_UNLCK, slot, 0, 1);
     control(mapping.fd(), F_SETLK, lock);
     return false;

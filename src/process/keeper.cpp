@@ -23,6 +23,7 @@
 namespace shmcoord::process {
 
 using engine::RealPolicy;
+using engine::Safety;
 using engine::SessionSlot;
 using engine::SlotId;
 using engine::SlotIndex;
@@ -58,7 +59,8 @@ Keeper::~Keeper() { stop(); }
 SessionSlot& Keeper::slot() const noexcept { return mapping_->view().slot(slot_); }
 
 bool Keeper::start() {
-  void* const page = ::mmap(nullptr, engine::page_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  const int sharing = RealPolicy::keeps(Safety::robust_page_is_shared) ? MAP_SHARED : MAP_PRIVATE;
+  void* const page = ::mmap(nullptr, engine::page_size, PROT_READ | PROT_WRITE, sharing | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) throw Error(Errc::system, std::string("mmap: ") + std::strerror(errno));
   ::madvise(page, engine::page_size, MADV_DONTFORK);
   page_ = static_cast<RobustPage*>(page);
@@ -215,9 +217,13 @@ Keeper::Neighbour Keeper::look_around(bool thorough) noexcept {
     const SlotId id = engine::unpack_slot(RealPolicy::load(other.id));
     if (id.state == SlotState::free || id.state == SlotState::permanent) continue;
     const std::uint32_t life = RealPolicy::load(other.life);
-    if ((life & engine::life_died) != 0) RealPolicy::wake(other.life);  // the kernel woke one of those who wait
+    const bool died = (life & engine::life_died) != 0;
+    if (died && RealPolicy::keeps(Safety::keeper_tells_others))
+      RealPolicy::wake(other.life);  // the kernel woke one of those who wait
     switch (life_of(*mapping_, s, id.incarnation, thorough ? Look::thorough : Look::quick).life) {
-      case Life::dead: bury(*mapping_, s, id.incarnation); break;
+      case Life::dead:
+        if (RealPolicy::keeps(Safety::keeper_buries)) bury(*mapping_, s, id.incarnation);
+        break;
       case Life::dying: next.unconfirmed = true; break;
       case Life::alive:
       case Life::unknown:

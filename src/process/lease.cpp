@@ -10,6 +10,7 @@ namespace shmcoord::process {
 using engine::EntryIndex;
 using engine::RealPolicy;
 using engine::RecordIndex;
+using engine::Safety;
 using engine::SessionSlot;
 using engine::SlotIndex;
 using engine::SlotState;
@@ -38,7 +39,8 @@ const SessionSlot* beaten_by_keeper(const View& view, EntryIndex entry) noexcept
   const SlotIndex s = engine::unpack_owner(owner).slot;
   if (s == engine::detached_slot || !view.slot_exists(s)) return nullptr;
   const SessionSlot& slot = view.slot(s);
-  return (RealPolicy::load(slot.flags) & engine::slot_manual) != 0 ? nullptr : &slot;
+  const bool manual = (RealPolicy::load(slot.flags) & engine::slot_manual) != 0;
+  return manual && RealPolicy::keeps(Safety::grace_is_for_keepers) ? nullptr : &slot;
 }
 
 struct Silence {
@@ -55,7 +57,8 @@ Silence listen(const View& view, std::int64_t now_ns) noexcept {
     const SessionSlot& slot = view.slot(s);
     const SlotState state = engine::unpack_slot(RealPolicy::load(slot.id)).state;
     if (state != SlotState::alive && state != SlotState::fenced) continue;
-    if ((RealPolicy::load(slot.life) & engine::life_died) != 0) continue;
+    const bool died = (RealPolicy::load(slot.life) & engine::life_died) != 0;
+    if (died && RealPolicy::keeps(Safety::silence_of_the_living)) continue;
     if ((RealPolicy::load(slot.flags) & engine::slot_manual) != 0) continue;
     const std::int64_t beat = read(slot.heartbeat_ns);
     const std::int64_t interval = read(slot.beat_interval_ns);
@@ -77,6 +80,7 @@ Loss judge_without_grace(const View& view, RecordIndex record, EntryIndex entry,
 
 // Until when the holder may not be judged by its silence; 0: no grace.
 std::int64_t grace_until(const View& view, const SessionSlot& slot, std::int64_t now_ns) {
+  if (!RealPolicy::keeps(Safety::silence_has_grace)) return 0;
   const std::int64_t noted = read(silence_word(view));
   const std::int64_t interval = read(slot.beat_interval_ns);
   if (noted != 0 && now_ns < later(noted, interval)) return later(noted, interval);
@@ -105,6 +109,7 @@ Loss judge_lease(const View& view, RecordIndex record, EntryIndex entry, std::in
   if (loss != Loss::stale && loss != Loss::expired) return loss;
   const SessionSlot* const slot = beaten_by_keeper(view, entry);
   if (slot == nullptr || grace_until(view, *slot, now_ns) == 0) return loss;
+  if (!RealPolicy::keeps(Safety::grace_is_about_silence)) return Loss::none;
   // The grace is about silence; how long it has been held is another matter (C-2).
   return core::judge(terms_of(view, record, entry), read(view.entry(entry).since_ns), now_ns, now_ns);
 }
@@ -131,7 +136,9 @@ engine::Result reclaim_lease(const engine::Mapping& mapping, RecordIndex record,
   if (judge_lease(view, record, entry, now_ns) == Loss::none) return {engine::Step::fresh};
   const engine::ControlOps<RealPolicy> ops(view, record, RealPolicy::load(view.record(record).generation));
   mapping.prepare_notice(record);
-  return ops.reclaim(entry, [&](const engine::Entry&) { return judge_lease(view, record, entry, now_ns); });
+  return ops.reclaim(entry, [&](const engine::Entry&) {
+    return RealPolicy::keeps(Safety::lease_judged_again) ? judge_lease(view, record, entry, now_ns) : Loss::stale;
+  });
 }
 
 void note_silence(const View& view, std::int64_t now_ns) noexcept {
@@ -139,7 +146,8 @@ void note_silence(const View& view, std::int64_t now_ns) noexcept {
   const std::uint64_t noted = RealPolicy::load(word);
   const Silence silence = listen(view, now_ns);
   // Noted since the last beat already: one silence, one grace.
-  if (!silence.everybody || static_cast<std::int64_t>(noted) > silence.newest_beat_ns) return;
+  const bool again = static_cast<std::int64_t>(noted) > silence.newest_beat_ns;
+  if (!silence.everybody || (again && RealPolicy::keeps(Safety::silence_has_one_grace))) return;
   RealPolicy::cas(word, noted, static_cast<std::uint64_t>(now_ns));
 }
 

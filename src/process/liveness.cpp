@@ -11,6 +11,7 @@
 namespace shmcoord::process {
 
 using engine::RealPolicy;
+using engine::Safety;
 using engine::SessionSlot;
 using engine::SlotId;
 using engine::SlotState;
@@ -39,6 +40,7 @@ bool silent(const SessionSlot& slot) {
 // process, or, where that cannot be seen or has become another program by exec, the heartbeat.
 LifeReport without_life_word(const Mapping& mapping, SlotIndex s) {
   if (probe_slot(mapping, s) != ByteState::free) return {Life::alive, Proof::byte_lock};
+  if (!RealPolicy::keeps(Safety::lone_byte_has_witness)) return {Life::dead, Proof::process_and_byte};
   const SessionSlot& slot = mapping.view().slot(s);
   const ProcessState state = state_of(slot);
   if (state == ProcessState::gone || state == ProcessState::exiting) return {Life::dead, Proof::process_and_byte};
@@ -46,11 +48,14 @@ LifeReport without_life_word(const Mapping& mapping, SlotIndex s) {
 }
 
 LifeReport owner_died(const Mapping& mapping, SlotIndex s, Look look) {
-  if (probe_slot(mapping, s) == ByteState::free) return {Life::dead, Proof::life_word_and_byte};
+  if (!RealPolicy::keeps(Safety::byte_confirms_death) || probe_slot(mapping, s) == ByteState::free) {
+    return {Life::dead, Proof::life_word_and_byte};
+  }
   if (look == Look::quick) return {Life::dying, Proof::life_word_and_byte};
   const ProcessState state = state_of(mapping.view().slot(s));
-  if ((state == ProcessState::exiting || state == ProcessState::gone) &&
-      probe_inherited(mapping, s) == ByteState::free) {
+  const bool ended = state == ProcessState::exiting || state == ProcessState::gone;
+  if ((ended || !RealPolicy::keeps(Safety::tasks_confirm_death)) &&
+      (probe_inherited(mapping, s) == ByteState::free || !RealPolicy::keeps(Safety::inherited_byte_confirms))) {
     return {Life::dead, Proof::life_word_and_tasks};
   }
   return {Life::dying, Proof::life_word_and_byte};
@@ -61,7 +66,8 @@ LifeReport no_notice(const Mapping& mapping, SlotIndex s, Look look) {
   switch (state_of(mapping.view().slot(s))) {
     case ProcessState::gone:
     case ProcessState::exiting: return {Life::dead, Proof::process_and_byte};
-    case ProcessState::running: return {Life::alive, Proof::life_word};
+    case ProcessState::running:
+      return {RealPolicy::keeps(Safety::running_is_alive) ? Life::alive : Life::dead, Proof::life_word};
     case ProcessState::unknown: return {Life::unknown, Proof::heartbeat_only};
   }
   return {};
@@ -74,13 +80,16 @@ LifeReport examine(const Mapping& mapping, SlotIndex s, const SlotId& id, Look l
     case SlotState::dying: return {Life::dead, Proof::buried};
     case SlotState::permanent: return {Life::alive, Proof::permanent};
     case SlotState::joining:
-      if (owns_slot(mapping, s) || probe_slot(mapping, s) != ByteState::free) return {Life::alive, Proof::byte_lock};
+      if (owns_slot(mapping, s) ||
+          (RealPolicy::keeps(Safety::joiner_has_byte) && probe_slot(mapping, s) != ByteState::free))
+        return {Life::alive, Proof::byte_lock};
       return {Life::dead, Proof::joiner_gone};
     case SlotState::alive:
     case SlotState::fenced: break;
   }
-  if (boot_differs(RealPolicy::get(slot.boot))) return {Life::dead, Proof::earlier_boot};
-  if (owns_slot(mapping, s)) return {Life::alive, Proof::own_process};
+  if (RealPolicy::keeps(Safety::earlier_boot_is_dead) && boot_differs(RealPolicy::get(slot.boot)))
+    return {Life::dead, Proof::earlier_boot};
+  if (RealPolicy::keeps(Safety::own_slot_is_alive) && owns_slot(mapping, s)) return {Life::alive, Proof::own_process};
   if ((RealPolicy::load(slot.flags) & engine::slot_no_life_word) != 0) return without_life_word(mapping, s);
   if ((RealPolicy::load(slot.life) & engine::life_died) != 0) return owner_died(mapping, s, look);
   return no_notice(mapping, s, look);
@@ -92,12 +101,13 @@ LifeReport life_of_slot(const Mapping& mapping, SlotIndex s, const std::uint64_t
   for (;;) {
     const std::uint64_t raw = RealPolicy::load(slot.id);
     const SlotId id = engine::unpack_slot(raw);
-    if (incarnation != nullptr && !engine::same_incarnation(id.incarnation, *incarnation)) {
+    if (RealPolicy::keeps(Safety::slot_incarnation) && incarnation != nullptr &&
+        !engine::same_incarnation(id.incarnation, *incarnation)) {
       return {Life::dead, Proof::buried};
     }
     const LifeReport report = examine(mapping, s, id, look);
     // What was looked at belongs to one incarnation only if that is still there.
-    if (RealPolicy::load(slot.id) == raw) return report;
+    if (RealPolicy::load(slot.id) == raw || !RealPolicy::keeps(Safety::slot_same_again)) return report;
   }
 }
 

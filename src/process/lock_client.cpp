@@ -25,6 +25,7 @@ namespace shmcoord::process {
 namespace {
 
 using engine::RealPolicy;
+using engine::Safety;
 using engine::Step;
 using Names = engine::NameIndex<RealPolicy>;
 
@@ -191,7 +192,9 @@ void LockClient::attach(const LockOptions& options) {
     const auto stored = [](const engine::Word64& word) { return static_cast<std::int64_t>(RealPolicy::load(word)); };
     const engine::LockConfigNs has{stored(record.stale_threshold_ns), stored(record.default_ttl_ns),
                                    stored(record.max_hold_ns), stored(record.heartbeat_interval_ns)};
-    if (!Names(view()).is_current(at.found)) continue;  // recycled: what was read may be another name's
+    const bool current = Names(view()).is_current(at.found);
+    if (!current && RealPolicy::keeps(Safety::attach_is_current))
+      continue;  // recycled: what was read may be another name's
     if (kind != engine::Kind::lock) {
       throw Error(Errc::wrong_type, "'" + name_ + "' exists as a semaphore, not as a lock");
     }
@@ -365,6 +368,7 @@ AcquireOutcome LockClient::acquire_with(Hold& hold, const Request& request, std:
 // The file of a lock that was waited for may have been deleted: no hold begins where the next users do not look.
 void LockClient::require_segment(const Hold& hold, std::uint64_t token) {
   const auto& mapping = participant_->mapping();
+  if (!RealPolicy::keeps(Safety::file_is_the_same)) return;
   if (mapping.check_identity() == engine::Mapping::Identity::same) return;
   (void)hold.ops.release(hold.entry, token);
   throw Error(Errc::segment_gone,

@@ -29,6 +29,7 @@ using engine::EntryIndex;
 using engine::Mapping;
 using engine::Phase;
 using engine::RealPolicy;
+using engine::Safety;
 using engine::SessionSlot;
 using engine::SlotId;
 using engine::SlotIndex;
@@ -57,7 +58,8 @@ std::uint64_t try_claim(Mapping& mapping, SlotIndex s, Look look) {
   if (!lock_slot(mapping, s)) return 0;
   engine::Word64& high = view.header().slot_high;
   for (std::uint64_t h = RealPolicy::load(high); h <= s; h = RealPolicy::load(high)) RealPolicy::cas(high, h, s + 1U);
-  const std::uint64_t incarnation = engine::unpack_slot(raw).incarnation + 1;
+  const std::uint64_t incarnation =
+      engine::unpack_slot(raw).incarnation + (RealPolicy::keeps(Safety::slot_has_new_incarnation) ? 1 : 0);
   if (RealPolicy::cas(slot.id, raw, engine::pack(SlotId{SlotState::joining, incarnation}))) return incarnation;
   unlock_slot(mapping, s);
   return 0;
@@ -184,8 +186,10 @@ void Participant::describe(const JoinOptions& options) {
   SessionSlot& s = session();
   const pid_t pid = ::getpid();
   session_id_ = engine::random_word();
-  RealPolicy::store(s.claiming, 0);
-  RealPolicy::store(s.helping, 0);
+  if (RealPolicy::keeps(Safety::slot_is_described_anew)) {
+    RealPolicy::store(s.claiming, 0);
+    RealPolicy::store(s.helping, 0);
+  }
   RealPolicy::store(s.watching, 0);
   RealPolicy::store(s.flags, (manual_ ? engine::slot_manual : 0U) | (has_futex_waitv() ? 0U : engine::slot_no_waitv));
   RealPolicy::store(s.beat_interval_ns, static_cast<std::uint64_t>(options.heartbeat_interval.count()));
@@ -304,7 +308,8 @@ void Participant::give_back(EntryIndex entry) noexcept {
   if (now.phase == Phase::lost) {
     now.phase = Phase::free;
     RealPolicy::cas(status, raw, engine::pack(now));
-  } else if (now.phase != Phase::free && view.record_exists(now.record)) {
+  } else if (now.phase != Phase::free && view.record_exists(now.record) &&
+             RealPolicy::keeps(Safety::given_back_is_finished)) {
     engine::ControlOps<RealPolicy>(view, now.record, 0).finish_now();
   }
   if (engine::unpack_status(RealPolicy::load(status)).phase != Phase::free) return;  // leave() will get it
@@ -339,7 +344,8 @@ bool Participant::commit_detached(EntryIndex entry) {
   RealPolicy::store(view.entry(entry).boot, boot_number());
   const std::lock_guard guard(mutex_);
   // Random, so that the chunk word of one detached life never comes back (chunks.hpp).
-  const std::uint64_t permanent = engine::pack_owner({engine::detached_slot, engine::random_word()});
+  const std::uint64_t permanent = engine::pack_owner(
+      {engine::detached_slot, RealPolicy::keeps(Safety::detached_name_is_new) ? engine::random_word() : 1});
   if (!Chunks<RealPolicy>(view).hand_over(chunk, owner_word(), permanent)) return false;
   std::erase_if(detached_chunks_, [&](const Spare& spare) { return spare.chunk == chunk; });
   tidy_detached(view, entry);  // it may have been reclaimed already

@@ -64,8 +64,11 @@ class Participant {
   /// False after leave(), in a forked child, when fenced, when the segment was removed or replaced. Five loads.
   [[nodiscard]] bool usable() const noexcept {
     using engine::RealPolicy;
-    return RealPolicy::load(process_word_) == process_ && RealPolicy::load(left_) == 0 &&
-           RealPolicy::load(id_word_) == alive_ && RealPolicy::load(removed_word_) == 0 && !keeper_->segment_gone();
+    using engine::Safety;
+    return (RealPolicy::load(process_word_) == process_ || !RealPolicy::keeps(Safety::child_is_no_member)) &&
+           RealPolicy::load(left_) == 0 &&
+           (RealPolicy::load(id_word_) == alive_ || !RealPolicy::keeps(Safety::fenced_is_told)) &&
+           RealPolicy::load(removed_word_) == 0 && !keeper_->segment_gone();
   }
   /// Throws the Error that says why it is not usable: not_a_participant, session_dead, segment_gone.
   void require_usable() const;
@@ -102,7 +105,8 @@ class Participant {
   class Helping {
    public:
     Helping(const Participant& who, engine::RecordIndex record) noexcept : word_(who.session().helping) {
-      engine::RealPolicy::store(word_, std::uint64_t{record} + 1);
+      const bool noted = engine::RealPolicy::keeps(engine::Safety::helping_is_noted);
+      if (noted) engine::RealPolicy::store(word_, std::uint64_t{record} + 1);
     }
     ~Helping() { engine::RealPolicy::store(word_, 0); }
     Helping(const Helping&) = delete;

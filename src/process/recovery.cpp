@@ -23,6 +23,7 @@ using engine::ChunkOwner;
 using engine::Chunks;
 using engine::Phase;
 using engine::RealPolicy;
+using engine::Safety;
 using engine::SessionSlot;
 using engine::SlotId;
 using engine::SlotState;
@@ -55,7 +56,8 @@ bool bury_chunk(const View& view, std::uint32_t chunk, std::uint64_t owner, Buri
   for (EntryIndex i = 0; i < engine::entries_per_chunk; ++i) {
     whole = engine::bury_entry<RealPolicy>(view, chunk * engine::entries_per_chunk + i, owner, why) && whole;
   }
-  if (whole && why != Burial::robbed) Chunks<RealPolicy>(view).free(chunk, owner);
+  const bool keep = why == Burial::robbed && RealPolicy::keeps(Safety::robbed_keeps_chunk);
+  if (whole && !keep) Chunks<RealPolicy>(view).free(chunk, owner);
   return whole;
 }
 
@@ -83,6 +85,7 @@ bool bury_entries(const Mapping& mapping, SlotIndex slot, std::uint64_t incarnat
 // entries leads to that word.
 void help_record(const Mapping& mapping, std::uint64_t helping) {
   const View& view = mapping.view();
+  if (!RealPolicy::keeps(Safety::burial_settles_helped)) return;
   if (helping == 0 || !view.record_exists(static_cast<RecordIndex>(helping - 1))) return;
   const auto r = static_cast<RecordIndex>(helping - 1);
   engine::ControlOps<RealPolicy>(view, r, RealPolicy::load(view.record(r).generation)).settle();
@@ -96,18 +99,18 @@ bool finish_burial(const Mapping& mapping, SlotIndex s, std::uint64_t incarnatio
     return RealPolicy::load(slot.id) == engine::pack(SlotId{SlotState::dying, incarnation});
   };
   if (!still_dying()) return true;
-  RealPolicy::wake(slot.life);
+  if (RealPolicy::keeps(Safety::burial_wakes)) RealPolicy::wake(slot.life);
   bool sound = true;
   try {
-    engine::NameIndex<RealPolicy>(view).recover_claim(s);
+    if (RealPolicy::keeps(Safety::burial_recovers_claim)) engine::NameIndex<RealPolicy>(view).recover_claim(s);
   } catch (const Error&) {
     sound = false;
   }
   sound = bury_entries(mapping, s, incarnation, Burial::dead) && sound;
   help_record(mapping, RealPolicy::load(slot.helping));
-  RealPolicy::wake(slot.life);
+  if (RealPolicy::keeps(Safety::burial_wakes)) RealPolicy::wake(slot.life);
   // A session that cannot be buried whole keeps its slot: what it held must stay in sight of `segment check`.
-  if (!sound) return !still_dying();
+  if (!sound && RealPolicy::keeps(Safety::unsound_keeps_slot)) return !still_dying();
   RealPolicy::cas(slot.id, engine::pack(SlotId{SlotState::dying, incarnation}),
                   engine::pack(SlotId{SlotState::free, incarnation}));
   return true;
@@ -244,7 +247,8 @@ bool bury(const Mapping& mapping, SlotIndex s, std::uint64_t incarnation) {
     if (!engine::same_incarnation(id.incarnation, incarnation) || id.state == SlotState::free) return true;
     if (id.state == SlotState::permanent) return false;
     if (id.state == SlotState::dying) return finish_burial(mapping, s, id.incarnation);
-    if (life_of(mapping, s, id.incarnation, Look::thorough).life != Life::dead) return false;
+    const Life life = life_of(mapping, s, id.incarnation, Look::thorough).life;
+    if (life != Life::dead && RealPolicy::keeps(Safety::death_is_proven)) return false;
     RealPolicy::cas(slot.id, raw, engine::pack(SlotId{SlotState::dying, id.incarnation}));
   }
 }
@@ -364,6 +368,7 @@ SweepReport sweep(const Mapping& mapping, std::int64_t now_ns, const SweepOption
 }
 
 void finish_words(const Mapping& mapping) {
+  if (!RealPolicy::keeps(Safety::sweep_finishes)) return;
   const View& view = mapping.view();
   Chunks<RealPolicy>(view).for_each([&](std::uint32_t chunk, std::uint64_t owner) {
     for (EntryIndex n = 0; n < engine::entries_per_chunk; ++n) {
@@ -375,8 +380,8 @@ void finish_words(const Mapping& mapping) {
       ops.finish_now();
       ops.settle();
     }
-    if (engine::unpack_owner(owner).slot == engine::detached_slot)
-      engine::free_if_empty<RealPolicy>(view, chunk, owner);
+    const bool detached = engine::unpack_owner(owner).slot == engine::detached_slot;
+    if (detached && RealPolicy::keeps(Safety::chunk_is_swept)) engine::free_if_empty<RealPolicy>(view, chunk, owner);
   });
 }
 

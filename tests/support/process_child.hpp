@@ -77,7 +77,11 @@ class Common {
   T* value_;
 };
 
+#if defined(SHMCOORD_MUTATIONS)
+inline constexpr std::int64_t watchdog_ns = 5'000'000'000;  // what was taken away is often what ends a wait
+#else
 inline constexpr std::int64_t watchdog_ns = 60'000'000'000;
+#endif
 
 /// Asks again and again until it is true; false when the watchdog ends it.
 template <class Condition>

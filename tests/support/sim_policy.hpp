@@ -6,6 +6,7 @@
 
 #include "core/control_word.hpp"
 #include "engine/real_policy.hpp"
+#include "engine/safety.hpp"
 #include "engine/words.hpp"
 #include "support/sim_scheduler.hpp"
 
@@ -16,6 +17,8 @@
 namespace shmcoord::sim {
 
 struct SimPolicy {
+  static bool keeps(engine::Safety line) noexcept { return line != off; }
+
   static std::uint32_t load(const engine::Word32& w) noexcept { return read(w, Order::ordered); }
   static std::uint64_t load(const engine::Word64& w) noexcept { return read(w, Order::ordered); }
   // For canaries; the engine has no such thing.
@@ -115,6 +118,7 @@ struct SimPolicy {
 
  private:
   using Order = detail::Order;
+  static inline const engine::Safety off = engine::turned_off();
 
   template <class Word>
   static decltype(Word::raw) read(const Word& w, Order order) noexcept {
