@@ -349,6 +349,27 @@ TEST_F(NameIndexSim, OneWhoLooksTheNameUpFinishesForAStoppedRemover) {
   run("a stopped remover", scenario, 1);
 }
 
+// It stops after it has closed the word; others finish for it, and use the record again.
+TEST_F(NameIndexSim, ALateRemoverMarksNoLaterLife) {
+  sim::Scenario scenario;
+  memory_.name_words(scenario);
+  Found old;
+  scenario.on_start([&] {
+    memory_.reset();
+    old = memory_.insert("a", 3).found;
+  });
+  scenario.task("remove", [&] { memory_.remove(old, 1); });
+  scenario.task("others", [&] {
+    memory_.insert("a", 2);
+    memory_.insert("b", 2);
+  });
+  scenario.at_end([&] {
+    memory_.require_whole();
+    sim::require(memory_.index().find("b").has_value(), "a live name was lost");
+  });
+  run("a late remover", scenario, 0);
+}
+
 // Found while it was still called claimed: in the chain it is everybody's.
 TEST_F(NameIndexSim, ANameIsRemovedWhileItsInserterSaysThatItIsLive) {
   sim::Scenario scenario;
@@ -385,6 +406,61 @@ TEST_F(NameIndexSim, AClaimIsRecoveredWhileItsNameIsRemovedUnderAReader) {
   scenario.task("remove", [&] { memory_.remove(middle, 2); });
   scenario.at_end([&] { memory_.require_whole(); });
   run("recovered and removed under a reader", scenario, 0, 3);
+}
+
+// Who finishes a robbery falls asleep, and the record is another name's when it wakes.
+TEST_F(NameIndexSim, ALateFinisherTellsTheNextNameNothing) {
+  Memory memory(1);
+  sim::Scenario scenario;
+  memory.name_words(scenario);
+  Found old;
+  sim::Plain<std::uint64_t> token;
+  const auto ops = [&](Found found) { return ControlOps<SimPolicy>(memory.view(), found.record, found.generation); };
+  scenario.on_start([&] {
+    memory.reset();
+    token = 0;
+    old = memory.insert("a", 3).found;
+    memory.view().entry(0).weight.raw = 1;
+    sim::require(ops(old).try_acquire(0, 1, 0).step == Step::acquired, "the start went wrong");
+    ops(old).finish_now();
+  });
+  scenario.task("rob", [&] { ops(old).reclaim(0, [](const Entry&) { return Loss::forced; }); });
+  scenario.task("others", [&] {
+    ops(old).finish_now();
+    if (memory.remove(old, 1) != Removal::removed) return;
+    const Found next = memory.insert("b", 1).found;
+    token = ops(next).try_acquire(1, 1, 0).seq;
+  });
+  scenario.at_end([&] {
+    const Handoff previous = unpack_handoff(memory.view().record(0).previous.raw);
+    sim::require(token == 0 || previous.loss == Loss::none, "the next name's first holder hears of a robbery");
+  });
+  run("told of another name", scenario, 0, 2);
+}
+
+// The news of a robbery is lost with its name only when there is nothing else to give up.
+TEST_F(NameIndexSim, ANameThatGetsNewsMeanwhileIsNotRecycled) {
+  Memory memory(2);
+  sim::Scenario scenario;
+  memory.name_words(scenario);
+  Found one;
+  sim::Plain<bool> robbed;
+  scenario.on_start([&] {
+    memory.reset();
+    robbed = false;
+    one = memory.insert("a", 3).found;
+    memory.insert("b", 3);
+    memory.view().header().record_hint.raw = 0;
+    memory.view().entry(0).weight.raw = 1;
+  });
+  scenario.task("recycle", [&] { recycle_names<SimPolicy>(memory.view(), 2); });
+  scenario.task("rob", [&] {
+    const ControlOps<SimPolicy> ops(memory.view(), one.record, one.generation);
+    if (ops.try_acquire(0, 1, 0).step != Step::acquired) return;
+    robbed = ops.reclaim(0, [](const Entry&) { return Loss::forced; }).step == Step::reclaimed;
+  });
+  scenario.at_end([&] { sim::require(!robbed || memory.index().is_current(one), "the news was given up"); });
+  run("news meanwhile", scenario, 0);
 }
 
 // One record, two names: who acquires on a handle to the first, while somebody needs the record for the second.

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "process/liveness.hpp"
@@ -212,6 +213,119 @@ TEST(Burial, LateBurierHarmsNobody) {
   EXPECT_TRUE(bury(*segment.mapping(), victim.slot, incarnation));
   EXPECT_TRUE(lock.holds(i, got.seq));
   EXPECT_TRUE(next->usable());
+}
+
+// The kernel wakes one of those who wait for the dead; who buries wakes the others.
+TEST(Burial, WakesAllWhoWaitForTheDead) {
+  OwnSegment segment;
+  Child child([&](const Child::Line& line) {
+    const auto me = Participant::join(segment.mapping());
+    line.ready(me->slot());
+    line.await_go();
+    return 0;
+  });
+  const auto s = static_cast<SlotIndex>(child.wait_ready());
+  const engine::Word32& life = segment.view().slot(s).life;
+  const engine::WaitOn on{&life, RealPolicy::load(life)};
+  std::vector<engine::Woken> how(3, engine::Woken::timed_out);
+  std::vector<std::thread> waiters;
+  for (engine::Woken& mine : how) {
+    waiters.emplace_back([&] { mine = RealPolicy::wait({&on, 1}, RealPolicy::now_ns() + test::watchdog_ns); });
+  }
+  // One that is not asleep yet finds the word changed: it shows less, and fails nothing.
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  child.kill(SIGKILL);
+  child.wait();
+  EXPECT_TRUE(eventually([&] { return bury(*segment.mapping(), s); }));
+  for (std::thread& waiter : waiters) waiter.join();
+  for (const engine::Woken mine : how) EXPECT_NE(mine, engine::Woken::timed_out);
+}
+
+// It had claimed a record for a name, and the name was in no chain yet.
+TEST(Burial, SetsAClaimedRecordFree) {
+  OwnSegment segment;
+  const auto me = Participant::join(segment.mapping());
+  make_lock(*me, "first");
+  make_lock(*me, "second");
+  const std::lock_guard guard(me->names_mutex());
+  engine::NameIndex<RealPolicy> names(segment.view());
+  const auto second = names.find("second");
+  ASSERT_TRUE(second);
+  ASSERT_EQ(names.remove(*second, me->slot(),
+                         [&] { return Ops(segment.view(), second->record, second->generation).close(); }),
+            engine::Removal::removed);
+  Child child([&](const Child::Line& line) {
+    const auto one = Participant::join(segment.mapping());
+    engine::Word64& directory = segment.view().directory(second->record);
+    RealPolicy::store(segment.view().slot(one->slot()).claiming, second->record + 1U);
+    RealPolicy::cas(directory, RealPolicy::load(directory),
+                    engine::pack(engine::RecordId{engine::RecordState::claimed, one->slot(), second->generation + 1}));
+    line.ready(one->slot());
+    line.await_go();
+    return 0;
+  });
+  const auto s = static_cast<SlotIndex>(child.wait_ready());
+  child.kill(SIGKILL);
+  child.wait();
+  EXPECT_TRUE(eventually([&] { return bury(*segment.mapping(), s); }));
+  EXPECT_EQ(engine::unpack_record(RealPolicy::load(segment.view().directory(second->record))).state,
+            engine::RecordState::free);
+}
+
+// It robbed a holder, and died before it told anybody: none of its own entries leads to that word.
+TEST(Burial, SettlesTheWordThatTheDeadOneHelped) {
+  OwnSegment segment;
+  Bystander bystander(segment);
+  Participant& me = *bystander.me;
+  const Ops lock = make_lock(me, "deploy");
+  const EntryIndex holder = new_entry(me);
+  const EntryIndex waiter = new_entry(me);
+  ASSERT_EQ(lock.acquire_or_queue(holder, 1, 0).step, engine::Step::acquired);
+  ASSERT_EQ(lock.acquire_or_queue(waiter, 1, 0).step, engine::Step::queued);
+  Child child([&](const Child::Line& line) {
+    const auto robber = Participant::join(segment.mapping());
+    RealPolicy::store(segment.view().slot(robber->slot()).helping, lock.index() + 1U);
+    const core::Control c = lock.load();
+    const core::Release r = core::release(c, holder, 1, 1, lock.head_of(c), true);
+    RealPolicy::store(
+        segment.view().entry(holder).handoff,
+        engine::pack(engine::Handoff{r.grantee, Loss::forced, engine::handoff_stamp(lock.index(), r.next.seq)}));
+    if (!RealPolicy::cas(lock.record().control, c, r.next)) return 1;
+    line.ready(robber->slot());
+    line.await_go();
+    return 0;
+  });
+  const auto s = static_cast<SlotIndex>(child.wait_ready());
+  ASSERT_GT(s, 0U);
+  ASSERT_EQ(lock.status(waiter).phase, Phase::waiting);
+  child.kill(SIGKILL);
+  child.wait();
+  EXPECT_TRUE(eventually([&] { return bury(*segment.mapping(), s); }));
+  EXPECT_EQ(lock.status(waiter).phase, Phase::held);
+  EXPECT_EQ(lock.status(holder).phase, Phase::lost);
+}
+
+// What a session held must stay in sight of `segment check` when it cannot be freed.
+TEST(Burial, OfADamagedSessionKeepsItsSlot) {
+  OwnSegment segment;
+  segment.damaged_on_purpose();
+  Child child([&](const Child::Line& line) {
+    const auto me = Participant::join(segment.mapping());
+    line.ready(new_entry(*me));
+    line.await_go();
+    return 0;
+  });
+  const std::int64_t ready = child.wait_ready();
+  ASSERT_GE(ready, 0);
+  const auto i = static_cast<EntryIndex>(ready);
+  const SlotIndex s = engine::unpack_owner(RealPolicy::load(segment.view().owner_of(i))).slot;
+  RealPolicy::store(segment.view().entry(i).status,
+                    engine::pack(engine::Status{Phase::held, segment.view().geo.sizes.names + 7, 5}));
+  child.kill(SIGKILL);
+  child.wait();
+  ASSERT_TRUE(eventually([&] { return life_of(*segment.mapping(), s).life == Life::dead; }));
+  EXPECT_FALSE(bury(*segment.mapping(), s));
+  EXPECT_EQ(state_of(segment.view(), s), SlotState::dying);
 }
 
 // The ring: nobody waits for anything, nobody reaps, and the dead one is gone soon.

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <thread>
+#include <vector>
 
 #include "process/byte_lock.hpp"
 #include "process/identity.hpp"
@@ -150,8 +151,8 @@ TEST(Death, NoticeSurvivesTheReapingOfMemory) {
     child.kill(SIGKILL);
     ::syscall(SYS_process_mrelease, fd, 0);
     ::close(fd);
-    EXPECT_TRUE(eventually([&] { return life(segment, s) == Life::dead; })) << round;
-    EXPECT_TRUE(died(segment, s)) << round;
+    ASSERT_TRUE(eventually([&] { return life(segment, s) == Life::dead; })) << round;
+    ASSERT_TRUE(died(segment, s)) << round;
     EXPECT_TRUE(bury(*segment.mapping(), s));
   }
 #endif
@@ -226,6 +227,169 @@ TEST(Death, NotWhileACommandHasTheInheritedLock) {
   EXPECT_FALSE(confirm_death(*segment.mapping(), s, 1, RealPolicy::now_ns() + 20'000'000));
   ::kill(*command, SIGKILL);
   EXPECT_TRUE(confirm_death(*segment.mapping(), s, 1, RealPolicy::now_ns() + test::watchdog_ns));
+}
+
+// The kernel wakes one of those who wait for the dead. While nobody may bury it, a keeper tells the others.
+TEST(Death, AKeeperPassesTheNoticeOn) {
+  OwnSegment segment;
+  Common<std::atomic<pid_t>> command;
+  Child child([&](const Child::Line& line) {
+    const auto mine = Participant::join(segment.mapping());
+    static_cast<void>(mine->inherited_lock());
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      ::pause();
+      ::_exit(0);
+    }
+    *command = pid;
+    line.ready(mine->slot());
+    line.await_go();
+    return 0;
+  });
+  const auto s = static_cast<SlotIndex>(child.wait_ready());
+  const auto me = Participant::join(segment.mapping());
+  engine::Word32& word = segment.view().slot(s).life;
+  const engine::WaitOn on{&word, RealPolicy::load(word)};
+  std::vector<engine::Woken> how(2, engine::Woken::timed_out);
+  std::vector<std::thread> waiters;
+  for (engine::Woken& mine : how) {
+    waiters.emplace_back([&] { mine = RealPolicy::wait({&on, 1}, RealPolicy::now_ns() + test::watchdog_ns); });
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // asleep, or else they find the word changed
+  child.kill(SIGKILL);
+  child.wait();
+  for (std::thread& waiter : waiters) waiter.join();
+  for (const engine::Woken mine : how) EXPECT_NE(mine, engine::Woken::timed_out);
+  EXPECT_EQ(life(segment, s), Life::dying);
+  ::kill(*command, SIGKILL);
+  EXPECT_TRUE(eventually([&] { return life(segment, s) == Life::dead; }));
+}
+
+// It left, and what it started did not end with it: the slot is free, and a next owner could never be proven dead.
+TEST(Death, NoSlotIsClaimedWhileACommandHasTheInheritedLock) {
+  OwnSegment segment;
+  Common<std::atomic<pid_t>> command;
+  Child child([&](const Child::Line& line) {
+    const auto me = Participant::join(segment.mapping());
+    const SlotIndex s = me->slot();
+    static_cast<void>(me->inherited_lock());
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      ::pause();
+      ::_exit(0);
+    }
+    *command = pid;
+    me->leave();
+    line.ready(s);
+    line.await_go();
+    return 0;
+  });
+  const auto s = static_cast<SlotIndex>(child.wait_ready());
+  child.go();
+  EXPECT_EQ(child.wait(), 0);
+  ASSERT_EQ(engine::unpack_slot(RealPolicy::load(segment.view().slot(s).id)).state, SlotState::free);
+  {
+    const auto me = Participant::join(segment.mapping());
+    EXPECT_NE(me->slot(), s);
+  }
+  ::kill(*command, SIGKILL);
+  EXPECT_TRUE(eventually([&] { return probe_slot(*segment.mapping(), s) == ByteState::free; }));
+  EXPECT_EQ(Participant::join(segment.mapping())->slot(), s);
+}
+
+// The life word speaks for the keeper thread alone; here the process goes on without it.
+TEST(Death, AKeeperThatIsGoneIsNoDeath) {
+  OwnSegment segment;
+  Child child([&](const Child::Line& line) {
+    const auto me = Participant::join(segment.mapping());
+    me->keeper().stop();
+    line.ready(me->slot());
+    line.await_go();
+    return 0;
+  });
+  const auto s = static_cast<SlotIndex>(child.wait_ready());
+  ASSERT_TRUE(eventually([&] { return died(segment, s); }));
+  EXPECT_EQ(life_of(*segment.mapping(), s, Look::thorough).life, Life::dying);
+  EXPECT_FALSE(bury(*segment.mapping(), s));
+}
+
+// The byte is lost when its process closes another descriptor of the file; its life word speaks for it all the same.
+TEST(Death, ALostByteIsNoDeath) {
+  OwnSegment segment;
+  Child child([&](const Child::Line& line) {
+    const auto me = Participant::join(segment.mapping());
+    ::close(::open(segment.mapping()->path().c_str(), O_RDONLY | O_CLOEXEC));
+    line.ready(me->slot());
+    line.await_go();
+    return 0;
+  });
+  const auto s = static_cast<SlotIndex>(child.wait_ready());
+  ASSERT_EQ(probe_slot(*segment.mapping(), s), ByteState::free);
+  EXPECT_EQ(life_of(*segment.mapping(), s, Look::thorough).life, Life::alive);
+  EXPECT_FALSE(bury(*segment.mapping(), s));
+}
+
+// Of two sessions of one process, one has no life word and has not beaten for long; F_GETLK shows nobody its own locks.
+TEST(Death, OfOurOwnSessionsNoneIsDead) {
+  OwnSegment segment;
+  Child child([&](const Child::Line&) {
+    if (!test::refuse_calls(EPERM, {SYS_set_robust_list})) return 1;
+    constexpr auto interval = std::chrono::milliseconds(5);
+    const auto me =
+        Participant::join(segment.mapping(), {.label = "", .manual_heartbeat = true, .heartbeat_interval = interval});
+    const engine::Word64& beat = segment.view().slot(me->slot()).heartbeat_ns;
+    const auto silence = [&] { return RealPolicy::now_ns() - static_cast<std::int64_t>(RealPolicy::load(beat)); };
+    if (!eventually([&] { return silence() > 3 * std::chrono::nanoseconds(interval).count(); })) return 2;
+    const LifeReport report = life_of(*segment.mapping(), me->slot(), Look::thorough);
+    return report.life == Life::alive && report.proof == Proof::own_process ? 0 : 3;
+  });
+  const int code = child.wait();
+  if (code == 1) GTEST_SKIP() << "no seccomp filter can be set here";
+  EXPECT_EQ(code, 0);
+}
+
+// The slot goes on to its next owner, who lives, while we look at it: the one before is dead all the time. Neither has
+// a life word, so that looking takes long.
+TEST(Death, TheNextOwnersLifeIsNotTakenForThatOfTheDead) {
+  OwnSegment segment;
+  constexpr SlotIndex s = 3;
+  segment.mapping()->ensure_slot(s);
+  engine::SessionSlot& slot = segment.view().slot(s);
+  RealPolicy::store(slot.flags, engine::slot_no_life_word);
+  RealPolicy::store(slot.heartbeat_ns, static_cast<std::uint64_t>(RealPolicy::now_ns()));
+  RealPolicy::store(slot.beat_interval_ns, static_cast<std::uint64_t>(3'600'000'000'000));
+  RealPolicy::set(slot.pid, ::getpid());
+  RealPolicy::set(slot.pid_namespace, own_pid_namespace());
+  const std::uint64_t alive = own_start_time().value_or(0);
+  ASSERT_NE(alive, 0U);
+  const auto change = [&](std::uint64_t incarnation, std::uint64_t start_time) {
+    RealPolicy::store(slot.id, engine::pack(engine::SlotId{SlotState::free, incarnation - 1}));
+    RealPolicy::set(slot.start_time, start_time);
+    RealPolicy::store(slot.id, engine::pack(engine::SlotId{SlotState::alive, incarnation}));
+  };
+  std::atomic<bool> stop = false;
+  // The odd ones are dead: another process had this pid then. Its sleep ends in the middle of a look, on one CPU too.
+  std::thread changing([&] {
+    for (std::uint64_t n = 1; !stop; ++n) {
+      change(n, n % 2 == 0 ? alive : alive + 1);
+      ::usleep(1);
+    }
+  });
+  int wrong = 0;
+  const std::int64_t end = RealPolicy::now_ns() + test::watchdog_ns;
+  for (int met = 0; met < 2'000 && wrong == 0;) {
+    const engine::SlotId id = engine::unpack_slot(RealPolicy::load(slot.id));
+    if (id.state == SlotState::alive && id.incarnation % 2 == 1) {
+      const LifeReport report = life_of(*segment.mapping(), s, id.incarnation);
+      if (report.proof != Proof::buried) ++met;
+      if (report.life != Life::dead) ++wrong;
+    }
+    if (RealPolicy::now_ns() > end) break;
+  }
+  stop = true;
+  changing.join();
+  EXPECT_EQ(wrong, 0);
+  RealPolicy::store(slot.id, engine::pack(engine::SlotId{SlotState::free, 1}));
 }
 
 // F16: both are PID 1, and their keepers have the same thread id.

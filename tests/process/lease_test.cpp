@@ -159,6 +159,25 @@ TEST_F(Lease, OneSilenceHasOneGrace) {
   EXPECT_EQ(reclaim(), Step::reclaimed);
 }
 
+TEST_F(Lease, TheGraceIsNotForBeingHeldTooLong) {
+  RealPolicy::store(lock.record().max_hold_ns, static_cast<std::uint64_t>(100 * second));
+  beats(*me, clock.now_ns());
+  clock.advance(300 * second);
+  EXPECT_EQ(judge(), Loss::held_too_long) << "also while nobody is judged by its silence";
+  EXPECT_EQ(reclaim(), Step::reclaimed);
+}
+
+TEST_F(Lease, TheLastBeatOfTheDeadEndsNoSilence) {
+  beats(*me, clock.now_ns());
+  clock.advance(300 * second);
+  beats(*other, clock.now_ns());
+  engine::Word32& life = segment.view().slot(other->slot()).life;
+  const std::uint32_t alive = RealPolicy::load(life);
+  RealPolicy::store(life, alive | engine::life_died);
+  EXPECT_EQ(reclaim(), Step::fresh) << "of those who live, everybody was silent";
+  RealPolicy::store(life, alive);
+}
+
 TEST_F(Lease, NoGraceForManualSessionsAndDetachedHolds) {
   beats(*other, clock.now_ns());
   clock.advance(300 * second);

@@ -280,6 +280,27 @@ TEST(Participant, DetachedHoldSurvivesAndItsChunkIsFreedAtTheEnd) {
   EXPECT_EQ(RealPolicy::load(segment.view().owner_of(i)), 0U);
 }
 
+// A burier of the first detached life of a chunk may have slept until the second.
+TEST(Participant, NoChunkWordOfADetachedHoldComesBack) {
+  OwnSegment segment;
+  const auto me = Participant::join(segment.mapping());
+  const Ops lock = make_lock(*me, "deploy");
+  const auto life_of_chunk = [&] {
+    const EntryIndex i = me->take_detached_entry();
+    EXPECT_EQ(i, 0U);
+    RealPolicy::store(segment.view().entry(i).weight, 1);
+    RealPolicy::store(segment.view().entry(i).flags, engine::entry_detached);
+    const std::uint64_t token = lock.try_acquire(i, 1, 0).seq;
+    EXPECT_TRUE(me->commit_detached(i));
+    const std::uint64_t owner = RealPolicy::load(segment.view().owner_of(i));
+    EXPECT_EQ(lock.release(i, token).step, engine::Step::released);
+    tidy_detached(segment.view(), i);
+    return owner;
+  };
+  const std::uint64_t first = life_of_chunk();
+  EXPECT_NE(life_of_chunk(), first);
+}
+
 // Whoever gave the detached hold back was killed before it could free the chunk, and no reaper runs.
 TEST(Participant, WhatNobodyUsesIsTakenWhenNoEntryIsLeft) {
   OwnSegment segment({.names = 8, .entries = 16, .sessions = 8});
@@ -315,6 +336,36 @@ TEST(Participant, DetachedHoldThatIsNotCommittedDiesWithUs) {
   EXPECT_TRUE(eventually([&] { return core::idle(lock.load()); })) << "its ring neighbour buries it";
 }
 
+// A claim that it recovered, or a word that it settled, would be what somebody else did long ago.
+TEST(Participant, StartsWithoutTheNotesOfTheLastOwner) {
+  OwnSegment segment;
+  segment.mapping()->ensure_slot(1);
+  RealPolicy::store(segment.view().slot(1).claiming, 1);
+  RealPolicy::store(segment.view().slot(1).helping, 1);
+  const auto me = Participant::join(segment.mapping());
+  ASSERT_EQ(me->slot(), 1U);
+  EXPECT_EQ(RealPolicy::load(segment.view().slot(1).claiming), 0U);
+  EXPECT_EQ(RealPolicy::load(segment.view().slot(1).helping), 0U);
+}
+
+TEST(Participant, NotesWhichWordItHelps) {
+  OwnSegment segment;
+  const auto me = Participant::join(segment.mapping());
+  const engine::Word64& helping = segment.view().slot(me->slot()).helping;
+  {
+    const Participant::Helping note(*me, 3);
+    EXPECT_EQ(RealPolicy::load(helping), 4U);
+  }
+  EXPECT_EQ(RealPolicy::load(helping), 0U);
+}
+
+// Whoever leaves sets the slot free before it unlocks the byte.
+TEST(Participant, ASlotWhoseByteIsOursIsNotLockedAgain) {
+  OwnSegment segment;
+  const auto me = Participant::join(segment.mapping());
+  EXPECT_FALSE(lock_slot(*segment.mapping(), me->slot()));
+}
+
 TEST(Participant, RemovedSegmentIsNotUsable) {
   OwnSegment segment;
   const auto me = Participant::join(segment.mapping());
@@ -346,6 +397,8 @@ TEST(Participant, FencedSessionIsToldAndItsHoldsAreGone) {
   EXPECT_FALSE(fence(*segment.mapping(), me->slot(), me->incarnation() + 1));
   EXPECT_FALSE(me->usable());
   EXPECT_EQ(error_of([&] { me->require_usable(); }), Errc::session_dead);
+  EXPECT_EQ(RealPolicy::load(segment.view().owner_of(i)), engine::pack_owner({me->slot(), me->incarnation()}))
+      << "it may be writing to its entries";
   EXPECT_FALSE(lock.holds(i, got.seq));
   EXPECT_EQ(lock.status(i).phase, Phase::lost);
   EXPECT_EQ(lock.try_acquire(new_entry(*next), 1, 0).step, engine::Step::acquired);

@@ -1,0 +1,76 @@
+#include "process/lock_client.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include "process/participant.hpp"
+#include "support/process_child.hpp"
+
+// What a handle on a lock must not be fooled by.
+
+namespace shmcoord::process {
+namespace {
+
+using test::OwnSegment;
+
+// There is room for one name, so each of the two is given up for the other all the time. Both threads are of one
+// session: whoever ends its turn at the names wakes the other one right then.
+TEST(LockClient, AHandleIsNotMadeOfARecordThatIsAnotherNamesByNow) {
+  OwnSegment segment({.names = 1, .entries = 16, .sessions = 4});
+  const std::shared_ptr<Participant> me = Participant::join(segment.mapping());
+  std::atomic<int> wrong = 0;
+  const auto attach = [&](const char* name, int seconds) {
+    try {
+      const LockClient client(me, name, {.stale_threshold = std::chrono::seconds(seconds)});
+    } catch (const Error& e) {
+      if (e.errc() == Errc::config_differs) ++wrong;
+    }
+  };
+  // Each comes in the middle of the other one's attach now and then only, so there are many.
+  constexpr int enough = 300'000;
+  std::atomic<int> turns = 0;
+  std::atomic<bool> stop = false;
+  std::thread coming([&] {
+    for (; !stop; ++turns) attach("other", 7);
+  });
+  const std::int64_t end = engine::RealPolicy::now_ns() + test::watchdog_ns;
+  for (int n = 0; (n < enough || turns < enough) && wrong == 0 && engine::RealPolicy::now_ns() < end; ++n) {
+    attach("one", 60);
+  }
+  stop = true;
+  coming.join();
+  EXPECT_EQ(wrong, 0) << "the other name's configuration was read";
+}
+
+TEST(LockClient, NoHoldBeginsInAFileThatWasDeletedMeanwhile) {
+  OwnSegment segment;
+  const std::shared_ptr<Participant> me = Participant::join(segment.mapping());
+  const std::shared_ptr<Participant> next = Participant::join(segment.mapping());
+  LockClient held(me, "deploy", {});
+  LockClient wanted(next, "deploy", {});
+  Request request;
+  request.holder = "a";
+  ASSERT_TRUE(held.acquire(request, try_once));
+  Errc error{};
+  std::thread waiting([&] {
+    try {
+      Request other;
+      other.holder = "b";
+      (void)wanted.acquire(other, no_deadline);
+    } catch (const Error& e) {
+      error = e.errc();
+    }
+  });
+  EXPECT_TRUE(test::eventually([&] { return held.ops().load().tail != engine::nil_entry; }));
+  ::unlink(segment.mapping()->path().c_str());
+  EXPECT_EQ(held.release("a").result, ReleaseResult::released);
+  waiting.join();
+  EXPECT_EQ(error, Errc::segment_gone);
+}
+
+}  // namespace
+}  // namespace shmcoord::process
