@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,6 +20,9 @@
 #include "engine/segment_birth.hpp"
 #include "engine/segment_file.hpp"
 #include "shmcoord/error.hpp"
+#include "support/child_pool.hpp"
+#include "support/common.hpp"
+#include "support/long_form.hpp"
 
 // Creating, opening, removing and crashing on one name (F10, F11, F41): what anybody finds there is whole, and nothing
 // of the dead stays.
@@ -32,7 +34,7 @@ using Clock = std::chrono::steady_clock;
 constexpr Sizes small{64, 64, 8};
 constexpr CreateOptions create_small{.sizes = small, .mode = 0600, .group = std::nullopt};
 
-bool long_form() { return std::getenv("SHMCOORD_LONG") != nullptr; }
+using test::long_form;
 
 class SegmentRace : public testing::Test {
  protected:
@@ -40,25 +42,14 @@ class SegmentRace : public testing::Test {
     char pattern[] = "/dev/shm/shmcoord-test.XXXXXX";
     directory_ = ::mkdtemp(pattern);
     path_ = directory_ + "/segment";
-    void* const memory = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    shared_ = static_cast<std::atomic<std::uint64_t>*>(memory);
   }
-  void TearDown() override {
-    ::munmap(shared_, 4096);
-    std::filesystem::remove_all(directory_);
-  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
 
   static pid_t start(const std::function<int()>& body) {
-    const pid_t child = ::fork();
-    if (child != 0) return child;
-    ::alarm(60);
-    int status = 3;
-    try {
-      status = body();
-    } catch (const std::exception& e) {
-      std::cerr << "child: " << e.what() << "\n";
-    }
-    ::_exit(status);
+    return test::start_child([&] {
+      ::alarm(60);
+      return body();
+    });
   }
   [[nodiscard]] std::size_t files() const {
     std::size_t n = 0;
@@ -73,7 +64,7 @@ class SegmentRace : public testing::Test {
 
   std::string directory_;
   std::string path_;
-  std::atomic<std::uint64_t>* shared_ = nullptr;
+  test::Common<std::atomic<std::uint64_t>> shared_{64};
 };
 
 TEST_F(SegmentRace, OfManyCreatorsOneWinsAndAllShareItWhateverTheirUmask) {
@@ -187,29 +178,21 @@ TEST_F(SegmentRace, ProcessesThatCreateRemoveAndCrashNeverSeeAHalfMadeSegment) {
     }
   };
   std::minstd_rand random(5);
-  std::vector<pid_t> children(processes);
-  unsigned seed = 1;
-  for (pid_t& child : children) child = start([&] { return body(seed); }), ++seed;
+  test::ChildPool pool(processes, 0, [&](std::size_t, unsigned seed) { return start([&] { return body(seed); }); });
   std::uint64_t crashed = 0;
   while (Clock::now() < until) {
-    int status = 0;
-    const pid_t over = ::waitpid(-1, &status, WNOHANG);
-    if (over == 0) {
+    const auto ended = pool.take_ended();
+    if (!ended) {
       // Kills from outside come at any instruction.
-      if (random() % 64 == 0) ::kill(children[random() % processes], SIGKILL);
+      if (random() % 64 == 0) pool.signal(random() % processes, SIGKILL);
       ::sched_yield();
       continue;
     }
-    ASSERT_TRUE((WIFEXITED(status) && WEXITSTATUS(status) == 0) || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL))
-        << "status " << status;
-    crashed += WIFSIGNALED(status) ? 1 : 0;
-    for (pid_t& child : children) {
-      if (child == over) child = start([&] { return body(seed); });
-    }
-    ++seed;
+    ASSERT_TRUE(test::ended_or_killed(ended->status)) << "status " << ended->status;
+    if (ended->status != 0) ++crashed;
+    pool.start_at(ended->place);
   }
-  for (const pid_t child : children) ::kill(child, SIGKILL);
-  for (const pid_t child : children) ::waitpid(child, nullptr, 0);
+  pool.end();
   std::cout << "opened " << opened << ", removed " << removed << ", crashed " << crashed << "\n";
   EXPECT_TRUE(whole(*Mapping::open_or_create(path_, create_small)));
   EXPECT_EQ(files(), 1U);

@@ -1,6 +1,5 @@
 #include <fcntl.h>
 #include <sched.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
 
 #include <algorithm>
@@ -14,7 +13,9 @@
 #include "engine/segment_file.hpp"
 #include "process/face.hpp"
 #include "process/recovery.hpp"
+#include "support/common.hpp"
 #include "support/face_fixture.hpp"
+#include "support/long_form.hpp"
 
 // Faults that users of locks really met, with real processes. The number in a name is the case's.
 
@@ -24,16 +25,9 @@ namespace {
 using namespace std::chrono_literals;
 using engine::RealPolicy;
 using engine::Word32;
+using test::long_form;
 using testing::Child;
 using testing::say;
-
-bool long_form() { return ::getenv("SHMCOORD_LONG") != nullptr; }
-
-template <class T>
-T& shared() {
-  void* const p = ::mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  return *static_cast<T*>(p);
-}
 
 class FieldTest : public testing::FaceTest {
  protected:
@@ -158,7 +152,7 @@ TEST_F(FieldTest, NobodyEntersWhileASiblingThreadIsInsideASystemCall) {
 
 // F27: stopped past its threshold, robbed, continued: its guarded calls fail and it is told.
 TEST_F(FieldTest, F27_StoppedHolderIsFenced) {
-  Word32& go = shared<Word32>();
+  const test::Common<Word32> go;
   Child holder([&](int ready) {
     Session session{segment_, {.heartbeat_interval = 100ms}};
     Lock lock{session, "x", {.stale_threshold = 500ms, .heartbeat_interval = 100ms}};
@@ -167,7 +161,7 @@ TEST_F(FieldTest, F27_StoppedHolderIsFenced) {
     const AcquireOutcome got = lock.acquire(me);
     token = got.token;
     say(ready, 'h');
-    while (RealPolicy::load(go) == 0) std::this_thread::sleep_for(1ms);
+    while (RealPolicy::load(*go) == 0) std::this_thread::sleep_for(1ms);
     const bool fenced = !lock.is_current(token) && lock.heartbeat(me).result == HeartbeatResult::not_owner &&
                         lock.release(me).result == ReleaseResult::not_owner;
     say(ready, fenced ? 'f' : 'x');
@@ -181,7 +175,7 @@ TEST_F(FieldTest, F27_StoppedHolderIsFenced) {
   EXPECT_EQ(taken.previous->why, Loss::stale);
   holder.kill(SIGCONT);
   EXPECT_EQ(holder.next(), 'l');
-  RealPolicy::store(go, 1);
+  RealPolicy::store(*go, 1);
   EXPECT_EQ(holder.next(), 'f');
   EXPECT_TRUE(lock.is_current(taken.token));
 }
@@ -227,13 +221,13 @@ TEST_F(NamespaceTest, F16_EqualPidsAreNotMistaken) {
   struct Shared {
     Word32 die;
   };
-  Shared& s = shared<Shared>();
+  const test::Common<Shared> s;
   auto holder = in_namespace([&](int ready) {
     Session session{segment_};
     Lock lock{session, "x"};
     if (::getpid() != 1 || !lock.acquire(me)) ::_exit(1);
     say(ready, 'h');
-    while (RealPolicy::load(s.die) == 0) std::this_thread::sleep_for(1ms);
+    while (RealPolicy::load(s->die) == 0) std::this_thread::sleep_for(1ms);
     ::abort();
   });
   ASSERT_EQ(holder->next(), 'h');
@@ -246,13 +240,13 @@ TEST_F(NamespaceTest, F16_EqualPidsAreNotMistaken) {
     say(ready, got && got.previous && got.previous->why == Loss::died ? 'd' : 'x');
   });
   ASSERT_EQ(contender->next(), 'b');
-  RealPolicy::store(s.die, 1);
+  RealPolicy::store(s->die, 1);
   EXPECT_EQ(contender->next(), 'd');
 }
 
 TEST_F(NamespaceTest, F17_DeadOrLateWaiterOfAnotherNamespaceLetsNobodyIn) {
   if (!may_unshare()) GTEST_SKIP() << "a new PID namespace needs root";
-  Word32& die = shared<Word32>();
+  const test::Common<Word32> die;
   Session session{segment_};
   Lock lock{session, "x"};
   ASSERT_TRUE(lock.try_acquire(me));
@@ -265,7 +259,7 @@ TEST_F(NamespaceTest, F17_DeadOrLateWaiterOfAnotherNamespaceLetsNobodyIn) {
     Session mine{segment_};
     Lock wanted{mine, "x"};
     std::thread suicide([&] {
-      while (RealPolicy::load(die) == 0) std::this_thread::sleep_for(1ms);
+      while (RealPolicy::load(*die) == 0) std::this_thread::sleep_for(1ms);
       ::abort();
     });
     (void)wanted.acquire(HolderId("killed"));
@@ -273,7 +267,7 @@ TEST_F(NamespaceTest, F17_DeadOrLateWaiterOfAnotherNamespaceLetsNobodyIn) {
   });
   EXPECT_EQ(late->next(), 't');
   while (waiters() == 0) std::this_thread::sleep_for(1ms);
-  RealPolicy::store(die, 1);
+  RealPolicy::store(*die, 1);
   EXPECT_EQ(killed->next(), '\0');
   Session other{segment_};
   Lock theirs{other, "x"};
@@ -289,7 +283,7 @@ TEST_F(FieldTest, F34_NoHandOffIsForgotten) {
   struct Shared {
     std::int64_t counter;
   };
-  Shared& s = shared<Shared>();
+  const test::Common<Shared> s;
   std::vector<std::unique_ptr<Child>> children;
   for (int p = 0; p < 4; ++p) {
     children.push_back(std::make_unique<Child>([&](int) {
@@ -297,14 +291,14 @@ TEST_F(FieldTest, F34_NoHandOffIsForgotten) {
       Lock lock{session, "x"};
       for (int i = 0; i < each; ++i) {
         lock.lock();
-        const std::int64_t seen = *static_cast<volatile std::int64_t*>(&s.counter);
-        *static_cast<volatile std::int64_t*>(&s.counter) = seen + 1;
+        const std::int64_t seen = *static_cast<volatile std::int64_t*>(&s->counter);
+        *static_cast<volatile std::int64_t*>(&s->counter) = seen + 1;
         lock.unlock();
       }
     }));
   }
   for (auto& child : children) EXPECT_EQ(child->wait(), 0);
-  EXPECT_EQ(s.counter, std::int64_t{4} * each);
+  EXPECT_EQ(s->counter, std::int64_t{4} * each);
 }
 
 // Slots are reused at once and many times: no life of one is taken for another's.
@@ -314,17 +308,17 @@ TEST_F(FieldTest, ExclusionHoldsWhileSlotsAreReused) {
     Word32 violations;
     Word32 stop;
   };
-  Shared& s = shared<Shared>();
+  const test::Common<Shared> s;
   std::vector<std::unique_ptr<Child>> steady;
   for (int p = 0; p < 2; ++p) {
     steady.push_back(std::make_unique<Child>([&](int) {
       Session session{segment_};
       Lock lock{session, "x"};
-      while (RealPolicy::load(s.stop) == 0) {
+      while (RealPolicy::load(s->stop) == 0) {
         lock.lock();
-        if (lock.previous()) RealPolicy::store(s.inside, 0);  // the one before died inside
-        if (RealPolicy::add(s.inside, 1) != 0) RealPolicy::add(s.violations, 1);
-        RealPolicy::add(s.inside, ~0U);
+        if (lock.previous()) RealPolicy::store(s->inside, 0);  // the one before died inside
+        if (RealPolicy::add(s->inside, 1) != 0) RealPolicy::add(s->violations, 1);
+        RealPolicy::add(s->inside, ~0U);
         lock.unlock();
       }
     }));
@@ -334,8 +328,8 @@ TEST_F(FieldTest, ExclusionHoldsWhileSlotsAreReused) {
       Session session{segment_};
       Lock lock{session, "x"};
       lock.lock();
-      if (lock.previous()) RealPolicy::store(s.inside, 0);
-      if (RealPolicy::add(s.inside, 1) != 0) RealPolicy::add(s.violations, 1);
+      if (lock.previous()) RealPolicy::store(s->inside, 0);
+      if (RealPolicy::add(s->inside, 1) != 0) RealPolicy::add(s->violations, 1);
       say(ready, 'h');
       ::pause();
     });
@@ -343,9 +337,9 @@ TEST_F(FieldTest, ExclusionHoldsWhileSlotsAreReused) {
     brief.kill(SIGKILL);
     brief.wait();
   }
-  RealPolicy::store(s.stop, 1);
+  RealPolicy::store(s->stop, 1);
   for (auto& child : steady) EXPECT_EQ(child->wait(), 0);
-  EXPECT_EQ(RealPolicy::load(s.violations), 0U);
+  EXPECT_EQ(RealPolicy::load(s->violations), 0U);
 }
 
 }  // namespace

@@ -1,17 +1,13 @@
 #include <grp.h>
 #include <gtest/gtest.h>
 #include <sched.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
-#include <functional>
 #include <iostream>
 #include <random>
 #include <string>
@@ -20,7 +16,10 @@
 
 #include "process/face.hpp"
 #include "process/identity.hpp"
+#include "support/child_pool.hpp"
+#include "support/common.hpp"
 #include "support/face_fixture.hpp"
+#include "support/long_form.hpp"
 
 // One segment name under many processes, threads and users at once.
 
@@ -28,29 +27,12 @@ namespace shmcoord {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::Child;
-using testing::say;
+using test::ChildPool;
+using test::Common;
+using test::ended_or_killed;
+using test::long_form;
+using test::start_child;
 using Clock = std::chrono::steady_clock;
-
-bool long_form() { return ::getenv("SHMCOORD_LONG") != nullptr; }
-
-/// Memory that forked children share.
-template <class T>
-class Shared {
- public:
-  explicit Shared(std::size_t count) : bytes_(count * sizeof(T)) {
-    void* const p = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    first_ = static_cast<T*>(p);
-  }
-  ~Shared() { ::munmap(first_, bytes_); }
-  Shared(const Shared&) = delete;
-  Shared& operator=(const Shared&) = delete;
-  T& operator[](std::size_t i) const { return first_[i]; }
-
- private:
-  std::size_t bytes_;
-  T* first_;
-};
 
 /// Who is inside of the lock of which segment: one cell for each segment that there ever was.
 class Inside {
@@ -82,7 +64,7 @@ class Inside {
     }
   }
 
-  Shared<Cell> cells_{cells};
+  Common<Cell> cells_{cells};
 };
 
 // F10, with all that a program does: join, lock, be killed anywhere, remove the segment under the others.
@@ -92,7 +74,7 @@ TEST(SegmentStorm, F10_SixteenProcessesCreateOpenCrashAndRemove) {
   const SegmentOptions options{.names = 64, .entries = 512, .sessions = 64};
   Inside inside;
   enum Count : std::size_t { joined, held, removed, violations, lost, counts };
-  Shared<std::atomic<std::uint64_t>> count(counts);
+  const Common<std::atomic<std::uint64_t>> count(counts);
   const auto body = [&](unsigned seed) {
     std::minstd_rand random(seed);
     ::alarm(60);
@@ -125,40 +107,25 @@ TEST(SegmentStorm, F10_SixteenProcessesCreateOpenCrashAndRemove) {
       }
     }
   };
-  const auto start = [&](unsigned seed) {
-    const pid_t child = ::fork();
-    if (child != 0) return child;
-    int code = 3;
-    try {
-      code = body(seed);
-    } catch (const std::exception& e) {
-      std::cerr << "child: " << e.what() << "\n";
-    }
-    ::_exit(code);
-  };
   const unsigned first_seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(first_seed));
   std::minstd_rand random(first_seed);
-  std::array<pid_t, processes> children{};
-  unsigned seed = first_seed;
-  for (pid_t& child : children) child = start(++seed);
   std::uint64_t crashed = 0;
+  ChildPool pool(processes, first_seed,
+                 [&](std::size_t, unsigned seed) { return start_child([&] { return body(seed); }); });
   const auto until = Clock::now() + (long_form() ? 180s : 1500ms);
   while (Clock::now() < until && !::testing::Test::HasFailure()) {
-    int status = 0;
-    const pid_t over = ::waitpid(-1, &status, WNOHANG);
-    if (over == 0) {
-      if (random() % 256 == 0) ::kill(children[random() % processes], SIGKILL);
+    const auto ended = pool.take_ended();
+    if (!ended) {
+      if (random() % 256 == 0) pool.signal(random() % processes, SIGKILL);
       std::this_thread::sleep_for(100us);
       continue;
     }
-    const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-    EXPECT_TRUE(killed || status == 0) << "status " << status;
-    crashed += killed ? 1 : 0;
-    *std::find(children.begin(), children.end(), over) = start(++seed);
+    EXPECT_TRUE(ended_or_killed(ended->status)) << "status " << ended->status;
+    if (ended->status != 0) ++crashed;
+    pool.start_at(ended->place);
   }
-  for (const pid_t child : children) ::kill(child, SIGKILL);
-  for (const pid_t child : children) ::waitpid(child, nullptr, 0);
+  pool.end();
   std::cout << "joined " << count[joined] << ", held " << count[held] << ", removed " << count[removed] << ", crashed "
             << crashed << ", lost the segment " << count[lost] << " times\n";
   EXPECT_EQ(count[violations], 0U);
@@ -243,16 +210,7 @@ TEST_F(StormTest, F23_EightThreadsWhileOneForksAThousandTimes) {
     return lock.try_acquire(HolderId{"child"}).result == AcquireResult::busy ? 0 : 14;
   };
   for (int n = 0; n < (long_form() ? 1000 : 300); ++n) {
-    const pid_t pid = ::fork();
-    if (pid == 0) {
-      int code = 20;
-      try {
-        code = child(n);
-      } catch (const std::exception& e) {
-        std::cerr << "child: " << e.what() << "\n";
-      }
-      ::_exit(code);
-    }
+    const pid_t pid = start_child([&] { return child(n); });
     int status = -1;
     ASSERT_EQ(::waitpid(pid, &status, 0), pid);
     ASSERT_TRUE(WIFEXITED(status)) << "child " << n << " ended by signal " << WTERMSIG(status);
@@ -279,13 +237,12 @@ TEST_F(StormTest, F23_AChildDestroysHandlesThatThreadsWaitIn) {
   std::vector<std::jthread> threads;
   for (int t = 0; t < 3; ++t) threads.emplace_back([&] { (void)lock.acquire(me, {}, 60s); });  // all for one holder
   for (int n = 0; n < 50; ++n) {
-    const pid_t pid = ::fork();
-    if (pid == 0) {
+    const pid_t pid = start_child([&] {
       ::alarm(20);
       { const Lock gone(std::move(lock)); }
       { const Session gone(std::move(session)); }
-      ::_exit(0);
-    }
+      return 0;
+    });
     int status = -1;
     ASSERT_EQ(::waitpid(pid, &status, 0), pid);
     EXPECT_EQ(status, 0) << "child " << n;
@@ -314,46 +271,43 @@ TEST(SegmentStorm, F41_CreatorsOfDifferentUsersWithUmask077) {
   const std::string directory = ::mkdtemp(pattern);
   ASSERT_EQ(::chmod(directory.c_str(), 01777), 0);
   const std::string path = directory + "/segment";
-  Shared<Creator> creators(processes);
-  Shared<std::atomic<int>> gate(1);
+  const Common<Creator> creators(processes);
+  const Common<std::atomic<int>> gate;
   for (int round = 0; round < (long_form() ? 300 : 20) && !::testing::Test::HasFailure(); ++round) {
-    gate[0] = 0;
+    *gate = 0;
     std::vector<pid_t> children;
     for (std::size_t i = 0; i < processes; ++i) {
-      const pid_t child = ::fork();
-      if (child != 0) {
-        children.push_back(child);
-        continue;
-      }
-      const uid_t uid = first_uid + static_cast<uid_t>(i % 4);
-      ::alarm(60);
-      ::umask(077);
-      if (::setgroups(1, &group) != 0 || ::setresgid(uid, uid, uid) != 0 || ::setresuid(uid, uid, uid) != 0) {
-        ::_exit(2);
-      }
-      creators[i] = {};
-      while (gate[0] == 0) ::sched_yield();
-      try {
-        const Segment segment = Segment::open_or_create(
-            path,
-            {.mode = 0660, .group = group, .names = 8, .entries = 512, .sessions = 32, .trusted_owner = first_uid});
-        struct stat st {};
-        ::fstat(detail::Access::mapping(segment)->fd(), &st);
-        creators[i] = {Errc{}, st.st_uid, st.st_mode & 07777U, st.st_gid};
-        Session session{segment};
-        Lock lock{session, "x"};
-        if (!lock.try_lock_for(20s)) ::_exit(3);
-        lock.unlock();
-      } catch (const Error& e) {
-        creators[i].error = e.errc();
-        const std::string text = e.what();
-        const bool both = text.find("this process is uid " + std::to_string(uid)) != std::string::npos &&
-                          text.find("it belongs to uid ") != std::string::npos;
-        ::_exit(both ? 0 : 4);
-      }
-      ::_exit(0);
+      children.push_back(start_child([&, i] {
+        const uid_t uid = first_uid + static_cast<uid_t>(i % 4);
+        ::alarm(60);
+        ::umask(077);
+        if (::setgroups(1, &group) != 0 || ::setresgid(uid, uid, uid) != 0 || ::setresuid(uid, uid, uid) != 0) {
+          return 2;
+        }
+        creators[i] = {};
+        while (*gate == 0) ::sched_yield();
+        try {
+          const Segment segment = Segment::open_or_create(
+              path,
+              {.mode = 0660, .group = group, .names = 8, .entries = 512, .sessions = 32, .trusted_owner = first_uid});
+          struct stat st {};
+          ::fstat(detail::Access::mapping(segment)->fd(), &st);
+          creators[i] = {Errc{}, st.st_uid, st.st_mode & 07777U, st.st_gid};
+          Session session{segment};
+          Lock lock{session, "x"};
+          if (!lock.try_lock_for(20s)) return 3;
+          lock.unlock();
+        } catch (const Error& e) {
+          creators[i].error = e.errc();
+          const std::string text = e.what();
+          const bool both = text.find("this process is uid " + std::to_string(uid)) != std::string::npos &&
+                            text.find("it belongs to uid ") != std::string::npos;
+          return both ? 0 : 4;
+        }
+        return 0;
+      }));
     }
-    gate[0] = 1;
+    *gate = 1;
     for (const pid_t child : children) {
       int status = 0;
       ::waitpid(child, &status, 0);

@@ -1,6 +1,5 @@
 #include <fcntl.h>
 #include <linux/sched.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 
 #include <chrono>
@@ -14,7 +13,9 @@
 #include "engine/segment_file.hpp"
 #include "process/identity.hpp"
 #include "process/recovery.hpp"
+#include "support/common.hpp"
 #include "support/face_fixture.hpp"
+#include "support/long_form.hpp"
 
 // Faults that users of locks really met, from what lies around a process: other programs, its own forks, cleaners of
 // temporary files. The number in a name is the case's.
@@ -25,18 +26,11 @@ namespace {
 using namespace std::chrono_literals;
 using engine::RealPolicy;
 using engine::Word32;
+using test::long_form;
 using testing::Child;
 using testing::say;
 
 const HolderId me{"tester"};
-
-bool long_form() { return ::getenv("SHMCOORD_LONG") != nullptr; }
-
-template <class T>
-T& shared() {
-  void* const p = ::mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  return *static_cast<T*>(p);
-}
 
 class SurroundingsTest : public testing::FaceTest {};
 
@@ -50,21 +44,21 @@ TEST_F(SurroundingsTest, F14_TheNextHolderRepairsBeforeOthersProceed) {
     Word32 repaired;
     Word32 stop;
   };
-  Shared& s = shared<Shared>();
+  const test::Common<Shared> s;
   std::vector<std::unique_ptr<Child>> workers;
   for (int w = 0; w < 3; ++w) {
     workers.push_back(std::make_unique<Child>([&](int) {
       Session session{segment_};
       Lock lock{session, "x"};
-      while (RealPolicy::load(s.stop) == 0) {
+      while (RealPolicy::load(s->stop) == 0) {
         lock.lock();
-        if (lock.previous() && s.a != s.b) {
-          s.b = s.a;
-          RealPolicy::add(s.repaired, 1);
+        if (lock.previous() && s->a != s->b) {
+          s->b = s->a;
+          RealPolicy::add(s->repaired, 1);
         }
-        if (s.a != s.b) RealPolicy::add(s.bad, 1);
-        s.a = s.a + 1;
-        s.b = s.b + 1;
+        if (s->a != s->b) RealPolicy::add(s->bad, 1);
+        s->a = s->a + 1;
+        s->b = s->b + 1;
         lock.unlock();
       }
     }));
@@ -75,16 +69,16 @@ TEST_F(SurroundingsTest, F14_TheNextHolderRepairsBeforeOthersProceed) {
       Session session{segment_};
       Lock lock{session, "x"};
       lock.lock();
-      if (lock.previous()) s.b = s.a;
-      s.a = s.a + 1;
+      if (lock.previous()) s->b = s->a;
+      s->a = s->a + 1;
       ::kill(::getpid(), SIGKILL);
     });
     dying.wait();
   }
-  RealPolicy::store(s.stop, 1);
+  RealPolicy::store(s->stop, 1);
   for (auto& worker : workers) EXPECT_EQ(worker->wait(), 0);
-  EXPECT_EQ(RealPolicy::load(s.bad), 0U);
-  EXPECT_GT(RealPolicy::load(s.repaired), 0U);
+  EXPECT_EQ(RealPolicy::load(s->bad), 0U);
+  EXPECT_GT(RealPolicy::load(s->repaired), 0U);
 }
 
 /// Forks a child that gets that pid. 0 in the child; -1: not permitted.
@@ -160,12 +154,12 @@ TEST_F(SurroundingsTest, F15_APidThatIsUsedAgainIsNotTheHolder) {
 
 // exec is the end of a session, though the process lives on under the same pid and with the same start time.
 TEST_F(SurroundingsTest, ExecWhileHoldingFreesTheLock) {
-  Word32& go = shared<Word32>();
+  const test::Common<Word32> go;
   Child holder([&](int ready) {
     Session session{segment_};
     Lock lock{session, "x"};
     say(ready, lock.acquire(me) ? 'h' : 'x');
-    while (RealPolicy::load(go) == 0) std::this_thread::sleep_for(1ms);
+    while (RealPolicy::load(*go) == 0) std::this_thread::sleep_for(1ms);
     ::execl("/bin/sleep", "sleep", "1000", nullptr);
     ::_exit(1);
   });
@@ -173,7 +167,7 @@ TEST_F(SurroundingsTest, ExecWhileHoldingFreesTheLock) {
   Session session{segment_};
   Lock lock{session, "x"};
   ASSERT_EQ(lock.try_acquire(HolderId("next")).result, AcquireResult::busy);
-  RealPolicy::store(go, 1);
+  RealPolicy::store(*go, 1);
   const AcquireOutcome got = lock.acquire(HolderId("next"), {}, 20s);
   ASSERT_TRUE(got);
   ASSERT_TRUE(got.previous);

@@ -3,7 +3,6 @@
 #include <linux/futex.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 
 #include "engine/real_policy.hpp"
 #include "engine/segment_file.hpp"
+#include "support/common.hpp"
 #include "support/sound.hpp"
 
 // Real processes for tests: a segment of its own for each test, forked children that say when they are ready, memory
@@ -57,24 +57,6 @@ class OwnSegment {
   bool damaged_ = false;
   std::string name_;
   std::shared_ptr<engine::Mapping> mapping_;
-};
-
-/// A value that forked children share with their parent.
-template <class T>
-class Common {
- public:
-  Common() {
-    void* const page = ::mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    value_ = new (page) T{};
-  }
-  ~Common() { ::munmap(value_, sizeof(T)); }
-  Common(const Common&) = delete;
-  Common& operator=(const Common&) = delete;
-  T* operator->() const { return value_; }
-  T& operator*() const { return *value_; }
-
- private:
-  T* value_;
 };
 
 #if defined(SHMCOORD_MUTATIONS)
