@@ -135,9 +135,10 @@ class StormTest : public ToolTest {
     EXPECT_EQ(run({"segment", "check"}).code(), 0);
     std::cout << ledger_.lives() << " lives, " << killed_ << " killed and " << stopped_ << " stopped from outside, "
               << ledger_.additions() << " additions, " << ledger_.carried() << " of them ended by the next holder, "
-              << ledger_.steps() << " steps\n";
+              << ledger_.robberies() << " holders robbed, " << ledger_.steps() << " steps\n";
     EXPECT_GT(ledger_.additions(), 100U);
     EXPECT_GT(ledger_.carried(), 0U);
+    EXPECT_GT(ledger_.robberies(), 0U);
     EXPECT_GT(killed_, 0U);
   }
 

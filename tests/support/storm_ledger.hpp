@@ -102,6 +102,8 @@ class Ledger {
     return books_->fence[n].highest / max_lives > token - books_->fence[n].first;
   }
 
+  /// A holder found out that it is one no more.
+  void robbed() { ++books_->robbed; }
   void wrong(const char* what) {
     ++books_->faults;
     std::cerr << "life " << me_ << ": " << what << std::endl;
@@ -132,6 +134,7 @@ class Ledger {
   [[nodiscard]] std::uint64_t steps() const { return books_->steps; }
   [[nodiscard]] std::uint64_t lives() const { return books_->lives; }
   [[nodiscard]] std::uint64_t additions() const { return books_->additions; }
+  [[nodiscard]] std::uint64_t robberies() const { return books_->robbed; }
   [[nodiscard]] std::uint64_t carried() const { return books_->carried; }
 
  private:
@@ -155,6 +158,7 @@ class Ledger {
     Number steps;
     Number additions;
     Number carried;
+    Number robbed;
   };
   struct Life {
     std::atomic<pid_t> pid;  // as the host counts

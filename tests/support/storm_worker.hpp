@@ -189,7 +189,9 @@ class Worker {
       }
     }
     const bool overtaken = ledger_.overtaken(n, got.token);
-    if (lock.release(me_).result == ReleaseResult::released && overtaken) told_wrong();
+    const bool released = lock.release(me_).result == ReleaseResult::released;
+    if (!released) ledger_.robbed();
+    if (released && overtaken) told_wrong();
   }
   void told_wrong() { ledger_.wrong("a holder that a greater token had overtaken was told that it holds"); }
 
