@@ -112,7 +112,8 @@ TEST_F(SegmentRace, ACreatorKilledAnywhereLeavesNothingOrAWholeSegment) {
         return fd;
       });
       while (shared_[0] == 0) ::sched_yield();
-      const auto end = Clock::now() + std::chrono::microseconds(random() % 300);
+      // From one microsecond to some milliseconds, each scale equally often: an instrumented birth takes longer.
+      const auto end = Clock::now() + std::chrono::microseconds(1U << random() % 13U);
       while (Clock::now() < end) {
       }
       ::kill(child, SIGKILL);

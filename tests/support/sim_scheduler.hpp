@@ -42,8 +42,8 @@ namespace shmcoord::sim {
 using TaskIndex = unsigned;
 inline constexpr unsigned max_tasks = 8;
 
-/// Under a sanitizer a schedule costs some fifty times as much: tests take fewer.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+/// Under a sanitizer a schedule costs some fifty times as much, and much where branches are counted: tests take fewer.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(SHMCOORD_COUNTS_BRANCHES)
 inline constexpr bool instrumented = true;
 #elif defined(__has_feature)
 inline constexpr bool instrumented = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
