@@ -80,7 +80,7 @@ class StormTest : public ToolTest {
       return child;
     });
     const auto until = Clock::now() + (long_form() ? 240s : 3s);
-    while (Clock::now() < until && !HasFailure() && goes_on()) {
+    while ((Clock::now() < until || !raged()) && !HasFailure() && goes_on()) {
       if (dice(sim::instrumented ? 40 : 10) == 0) strike(SIGKILL);
       if (dice(16) == 0) strike(SIGSTOP);
       if (dice(8) == 0) strike_all(SIGCONT);
@@ -141,10 +141,7 @@ class StormTest : public ToolTest {
     std::cout << ledger_.lives() << " lives, " << killed_ << " killed and " << stopped_ << " stopped from outside, "
               << ledger_.additions() << " additions, " << ledger_.carried() << " of them ended by the next holder, "
               << ledger_.robberies() << " holders robbed, " << ledger_.steps() << " steps\n";
-    EXPECT_GT(ledger_.additions(), 100U);
-    EXPECT_GT(ledger_.carried(), 0U);
-    EXPECT_GT(ledger_.robberies(), 0U);
-    EXPECT_GT(killed_, 0U);
+    EXPECT_TRUE(raged());
   }
 
  private:
@@ -250,6 +247,11 @@ class StormTest : public ToolTest {
       ::syscall(SYS_pidfd_send_signal, fd, signal, nullptr, 0);
     }
     ::close(fd);
+  }
+
+  /// Has everything happened that the end is to be right after? A slow machine takes its time.
+  [[nodiscard]] bool raged() const {
+    return ledger_.additions() > 100 && ledger_.carried() > 0 && ledger_.robberies() > 0 && killed_ > 10;
   }
 
   /// False when nothing has happened for a minute: no step, nobody ended or began.
