@@ -122,7 +122,8 @@ TEST_F(RunTerminal, InTheBackgroundItStopsWhenItReadsUntilItIsBroughtBack) {
 // Without job control, too: who stops `run` or its command by a signal does not mean the script that called it.
 TEST_F(RunTerminal, AStopThatIsSentStopsNobodyElse) {
   const std::string job = R"(sh -c 'sleep 1000 & echo $! >$SCRATCH/sibling; echo $$ >$SCRATCH/script
-    $SHMCOORD run -l x -- sh -c "echo \$\$ >$SCRATCH/command; exec sleep 1000" </dev/null & echo $! >$SCRATCH/run; wait' )";
+    $SHMCOORD run -l x -- \
+      sh -c "echo \$\$ >$SCRATCH/command; exec sleep 1000" </dev/null & echo $! >$SCRATCH/run; wait' )";
   type(job + "&\n");
   const pid_t command = pid_from("command");
   const pid_t run = pid_from("run");
