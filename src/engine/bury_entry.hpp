@@ -105,9 +105,8 @@ class EntryBurial {
   Next cancel(const ControlOps<P>& ops, const core::Control& c) const noexcept {
     const EntryIndex next = unpack_link(P::load(e_.next)).entry;
     const EntryIndex prev = unpack_link(P::load(e_.prev)).entry;
-    if (P::keeps(Safety::burial_cancel_current) && (P::load_seq(ops.record().control) != c.seq || !owned())) {
-      return Next::again;
-    }
+    // The CAS below would fail as well; but links of another moment must not be taken for damage.
+    if (P::load_seq(ops.record().control) != c.seq || !owned()) return Next::again;
     if (c.seq >= core::seq_limit || c.tail == nil_entry || !view_.entry_exists(next)) {
       return Next::damaged;
     }

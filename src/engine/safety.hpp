@@ -84,7 +84,6 @@
   /* bury_entry.hpp */                                                                           \
   line(burial_finishes, "a burial first finishes the word")                                      \
   line(burial_status_again, "a buried entry still has its status after that")                    \
-  line(burial_cancel_current, "so it does when its neighbours have been read")                   \
   line(burial_judges_owner, "and when its hold is taken")                                        \
   line(burial_uses_up_sequence, "what it prepared is freed only when that sequence is used up")  \
   line(robbed_keeps_prepared, "what a robbed session prepares stays its own")                    \
