@@ -11,7 +11,9 @@
 #include <iostream>
 #include <string>
 
+#include "engine/real_policy.hpp"
 #include "engine/segment_file.hpp"
+#include "engine/segment_name.hpp"
 #include "shmcoord/error.hpp"
 #include "support/child_pool.hpp"
 
@@ -126,6 +128,24 @@ TEST_F(SegmentRefusal, ReadersShareOneMappingUntilSomebodyWrites) {
   const auto writer = Mapping::open(path_);
   EXPECT_NE(writer, first);
   EXPECT_EQ(Mapping::open(path_, look), writer) << "who may write may read";
+}
+
+TEST_F(SegmentRefusal, ListsSayWhatARemoverLeftAndSkipNamesThatAreNone) {
+  const std::string name = "test-list-" + std::to_string(::getpid());
+  const std::string odd = segment_path(name) + " ";
+  ::close(::open(odd.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+  const auto half_removed = Mapping::create(name, {.sizes = small, .mode = 0600, .group = {}});
+  RealPolicy::store(half_removed->view().header().removed, 1);
+  std::string error = "not listed";
+  for (const ListedSegment& one : Mapping::list()) {
+    EXPECT_NE(one.path, odd);
+    if (one.name != name) continue;
+    EXPECT_FALSE(one.ok);
+    error = one.error;
+  }
+  EXPECT_EQ(error, "removed");
+  ::unlink(odd.c_str());
+  ::unlink(segment_path(name).c_str());
 }
 
 }  // namespace

@@ -30,7 +30,9 @@ if(SHMCOORD_FUZZ)
   target_compile_options(shmcoord_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 if(SHMCOORD_COVERAGE)
-  target_compile_options(shmcoord_flags INTERFACE --coverage -fprofile-abs-path)
+  # Atomic: keepers and forked children count too.
+  target_compile_options(shmcoord_flags INTERFACE --coverage -fprofile-abs-path -fprofile-update=atomic)
+  target_compile_definitions(shmcoord_flags INTERFACE SHMCOORD_COUNTS_BRANCHES)
   target_link_options(shmcoord_flags INTERFACE --coverage)
 endif()
 
