@@ -367,7 +367,7 @@ class BruteForce {
 /// clients are killed, with their last operation unanswered.
 class RandomExecution {
  public:
-  RandomExecution(std::uint64_t seed, std::size_t operations, unsigned clients) : random_(seed), clients_(clients) {
+  RandomExecution(std::uint64_t seed, std::size_t operations, unsigned clients) : random_(seed) {
     std::vector<std::int64_t> free_from(clients, 0);
     std::vector<bool> dead(clients, false);
     LockSpecification spec{facts_};
@@ -456,7 +456,6 @@ class RandomExecution {
   }
 
   std::mt19937_64 random_;
-  unsigned clients_;
   LockFacts facts_;
   std::vector<std::int64_t> ends_;
 };

@@ -142,7 +142,7 @@ std::string describe(const std::vector<process::KeepingAlive>& keeping) {
 }
 
 std::string describe(process::Sight sight, std::int32_t pid) {
-  const std::string bound = "bound to process " + std::to_string(pid);
+  std::string bound = "bound to process " + std::to_string(pid);
   switch (sight) {
     case process::Sight::seen: return bound;
     case process::Sight::hidden:
