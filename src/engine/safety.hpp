@@ -11,7 +11,7 @@
 // simulated policy always, leave out the line that the environment's SHMCOORD_MUTATION names.
 //
 // Not here: checks of indices and words against damage (the fuzzer's), the pure machines (their tests know every
-// answer), fences (the simulator's memory is sequentially consistent, and so nearly is x86).
+// answer), memory orders and fences (the simulator leaves those out by itself: sim::Without).
 
 // name, what the line does
 // clang-format off

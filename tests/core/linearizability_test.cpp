@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "support/lock_specification.hpp"
+#include "support/long_form.hpp"
 
 // The judge of recorded histories is judged here: each kind of lie is planted and must be found, what really happened
 // must be believed, and of small histories a search without any cleverness must say the same.
@@ -500,7 +501,7 @@ TEST(Linearizability, agrees_with_all_permutations_of_small_histories) {
   std::mt19937_64 random(seed);
   std::size_t good = 0;
   std::size_t bad = 0;
-  const int count = std::getenv("SHMCOORD_LONG") != nullptr ? 20'000 : 400;
+  const int count = test::long_form() ? 20'000 : 400;
   for (int i = 0; i < count; ++i) {
     History h = RandomExecution(random(), 6, 3).history;
     if (h.empty()) continue;

@@ -16,6 +16,7 @@
 #include "engine/control.hpp"
 #include "engine/recycling.hpp"
 #include "engine/segment_file.hpp"
+#include "support/long_form.hpp"
 
 // The index on real atomics: many names, races of threads and of processes, kills, garbage. Every interleaving of a few
 // operations, with a death at each, is in name_index_sim_test.cpp.
@@ -253,7 +254,7 @@ TEST_F(NameIndexTest, ProcessesKilledAnywhereLeaveAWholeIndex) {
   const Found stays = insert("stays");
   std::minstd_rand random(42);
   constexpr SlotIndex processes = 3;
-  const int rounds = std::getenv("SHMCOORD_LONG") != nullptr ? 2000 : 100;
+  const int rounds = test::long_form() ? 2000 : 100;
   std::uint64_t floor = 0;
   for (int round = 0; round < rounds; ++round) {
     pid_t children[processes + 1];
@@ -318,7 +319,7 @@ TEST_F(NameIndexTest, GarbageEndsInAnErrorAndNeverInAWildAccess) {
 
 TEST_F(NameIndexTest, MillionsOfNamesGoThroughATableOfAFew) {
   remake({100, 64, 16});
-  const int names = std::getenv("SHMCOORD_LONG") != nullptr ? 10'000'000 : 200'000;
+  const int names = test::long_form() ? 10'000'000 : 200'000;
   const std::uint64_t floor = view().header().token_floor.raw;
   for (int i = 0; i < names; ++i) {
     const Found found = insert_recycling("job-" + std::to_string(i));
@@ -398,7 +399,7 @@ TEST_F(NameIndexTest, RecyclersKilledAnywhereLeaveAWholeIndex) {
   ASSERT_EQ(ControlOps<RealPolicy>(view(), held.record, held.generation).try_acquire(0, 1, 0).step, Step::acquired);
   std::minstd_rand random(43);
   constexpr SlotIndex processes = 3;
-  const int rounds = std::getenv("SHMCOORD_LONG") != nullptr ? 2000 : 100;
+  const int rounds = test::long_form() ? 2000 : 100;
   for (int round = 0; round < rounds; ++round) {
     pid_t children[processes + 1];
     for (SlotIndex slot = 1; slot <= processes; ++slot) {

@@ -1,11 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <iostream>
 
 #include "engine/control.hpp"
 #include "engine/wait.hpp"
+#include "support/long_form.hpp"
 #include "support/sim_policy.hpp"
 #include "support/sim_scheduler.hpp"
 #include "support/sim_segment.hpp"
@@ -26,9 +26,8 @@ using shmcoord::sim::Report;
 using shmcoord::sim::require;
 using shmcoord::sim::Scenario;
 using shmcoord::sim::Segment;
+using shmcoord::test::long_form;
 using P = shmcoord::sim::SimPolicy;
-
-bool long_form() { return std::getenv("SHMCOORD_LONG") != nullptr; }
 
 constexpr EntryIndex first = Segment::entry_of(0);
 constexpr EntryIndex second = Segment::entry_of(1);

@@ -5,6 +5,7 @@
 
 #include "engine/bury_entry.hpp"
 #include "engine/control.hpp"
+#include "support/sim_judge.hpp"
 #include "support/sim_policy.hpp"
 #include "support/sim_scheduler.hpp"
 #include "support/sim_segment.hpp"
@@ -15,6 +16,7 @@
 namespace shmcoord::engine {
 namespace {
 
+using sim::expect_good;
 using sim::require;
 using sim::Segment;
 using P = sim::SimPolicy;
@@ -23,12 +25,6 @@ constexpr EntryIndex first = Segment::entry_of(0);
 constexpr EntryIndex second = Segment::entry_of(1);
 constexpr EntryIndex third = Segment::entry_of(2);
 constexpr auto force = [](const Entry&) { return Loss::forced; };
-
-void expect_good(const sim::Scenario& scenario, const sim::Options& options) {
-  const sim::Report report = sim::explore(scenario, options);
-  EXPECT_FALSE(report.failure) << report.text();
-  EXPECT_TRUE(report.exhausted) << report.text();
-}
 
 // --- one after the other -----------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@
 #include "engine/chunks.hpp"
 #include "engine/control.hpp"
 #include "engine/wait.hpp"
+#include "support/sim_judge.hpp"
 #include "support/sim_policy.hpp"
 #include "support/sim_scheduler.hpp"
 #include "support/sim_segment.hpp"
@@ -18,6 +19,7 @@
 namespace shmcoord::engine {
 namespace {
 
+using sim::expect_good;
 using sim::is_dead;
 using sim::is_finished;
 using sim::require;
@@ -29,12 +31,6 @@ constexpr EntryIndex first = Segment::entry_of(0);
 constexpr EntryIndex second = Segment::entry_of(1);
 constexpr EntryIndex third = Segment::entry_of(2);
 constexpr auto force = [](const Entry&) { return Loss::forced; };
-
-void expect_good(const sim::Scenario& scenario, const sim::Options& options) {
-  const sim::Report report = sim::explore(scenario, options);
-  EXPECT_FALSE(report.failure) << report.text();
-  EXPECT_TRUE(report.exhausted) << report.text();
-}
 
 // What a waiter is told; each story changes the part that it is about.
 struct Around {

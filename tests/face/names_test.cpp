@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "support/face_fixture.hpp"
+#include "support/long_form.hpp"
 
 // More names than a segment has room for: those that nobody uses make room, and nobody notices.
 
@@ -153,7 +154,7 @@ TEST_F(NamesFace, ExclusionHoldsWhileNamesComeAndGo) {
   auto* const shared =
       static_cast<Shared*>(::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   ASSERT_NE(static_cast<void*>(shared), MAP_FAILED);
-  const int rounds = std::getenv("SHMCOORD_LONG") != nullptr ? 500'000 : 5'000;
+  const int rounds = test::long_form() ? 500'000 : 5'000;
   constexpr unsigned processes = 4;
   {
     std::vector<std::unique_ptr<Child>> children;

@@ -18,6 +18,7 @@
 #include "process/face.hpp"
 #include "shmcoord/shmcoord.hpp"
 #include "support/lock_specification.hpp"
+#include "support/long_form.hpp"
 #include "support/process_child.hpp"
 
 // Several processes with several threads each do random things with a few locks, some are killed, and what they saw is
@@ -36,8 +37,6 @@ using test::Operation;
 using test::OwnSegment;
 using test::Recorder;
 using test::Verb;
-
-bool long_form() { return std::getenv("SHMCOORD_LONG") != nullptr; }
 
 struct Round {
   unsigned seed = 0;
@@ -299,7 +298,7 @@ TEST(History, of_several_processes_is_linearizable) {
   const char* const given = std::getenv("SHMCOORD_SEED");
   const unsigned seed = given != nullptr ? static_cast<unsigned>(std::stoul(given)) : std::random_device{}();
   std::cout << "SHMCOORD_SEED=" << seed << '\n';
-  const auto end = std::chrono::steady_clock::now() + (long_form() ? 180s : 4s);
+  const auto end = std::chrono::steady_clock::now() + (test::long_form() ? 180s : 4s);
   std::size_t operations = 0;
   std::size_t rounds = 0;
   for (; rounds == 0 || std::chrono::steady_clock::now() < end; ++rounds) {

@@ -8,6 +8,7 @@
 #include "process/liveness.hpp"
 #include "process/recovery.hpp"
 #include "process/snapshot.hpp"
+#include "support/long_form.hpp"
 #include "support/sim_scheduler.hpp"
 
 namespace shmcoord::test {
@@ -508,7 +509,7 @@ Counts& Counts::operator+=(const Counts& more) {
 }
 
 Effort Effort::of_this_run() {
-  if (std::getenv("SHMCOORD_LONG") != nullptr) return {.every_image = 1, .kills = 32, .all = true};
+  if (long_form()) return {.every_image = 1, .kills = 32, .all = true};
   // Instrumented code takes many times as many instructions, and each recovery as much longer.
   if (sim::instrumented) return {.every_image = 7, .kills = 2, .all = false};
   return {};

@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <iostream>
 #include <string>
 
+#include "support/long_form.hpp"
 #include "support/sim_scheduler.hpp"
 
 // How a scenario over the real engine is judged: every schedule within bounds, random ones beyond them, and both again
@@ -14,7 +14,14 @@
 
 namespace shmcoord::sim {
 
-inline bool long_form() { return std::getenv("SHMCOORD_LONG") != nullptr; }
+using test::long_form;
+
+/// A small story: every schedule within the bounds, and nothing cut.
+inline void expect_good(const Scenario& scenario, const Options& options) {
+  const Report report = explore(scenario, options);
+  EXPECT_FALSE(report.failure) << report.text();
+  EXPECT_TRUE(report.exhausted) << report.text();
+}
 
 inline void judge_once(const std::string& what, const Report& r) {
   std::cout << what << ": " << r.text() << std::endl;
