@@ -1,8 +1,10 @@
 #pragma once
 
 #include <array>
+#include <cstring>
 #include <string>
 
+#include "engine/entry_text.hpp"
 #include "engine/view.hpp"
 
 // The notice that the next holder gets about a robbed one (C-52): who it was, since when it held.
@@ -35,7 +37,7 @@ void write_notice(const View& view, RecordIndex record, EntryIndex entry, std::u
                   Current&& current) noexcept {
   Notice& notice = view.notice(record);
   if (!view.pages_exist(view.offset_of(&notice), sizeof(Notice))) return;
-  const Entry& e = view.entry(entry);
+  Entry& e = view.entry(entry);
   const std::uint64_t stamp = handoff_stamp(record, seq) & 0xffffffffU;
   std::int32_t pid = RealPolicy::get(e.bound_pid);
   if (const std::uint64_t owner = P::load(view.owner_of(entry)); pid == 0 && owner != 0) {
@@ -44,23 +46,15 @@ void write_notice(const View& view, RecordIndex record, EntryIndex entry, std::u
   }
   const std::uint64_t since = P::load(e.since_ns);
   // Each is loaded once: who may write the segment could change it between the check and the use.
-  const auto length = [](const std::uint32_t& stored, std::size_t most) {
-    const std::uint32_t read = P::load(reinterpret_cast<const Word32&>(stored));
-    return read <= most ? read : 0;
-  };
-  const std::uint32_t bytes = length(e.holder_bytes, max_holder);
-  const bool inlined = std::size_t{bytes} + length(e.reason_bytes, max_reason) <= e.text.size();
-  const char* const text = inlined ? e.text.data() : view.long_text(entry);
-  const bool readable = inlined || (bytes != 0 && view.pages_exist(view.offset_of(text), bytes));
+  const std::uint32_t stored_bytes = P::load(detail::length_word(e.holder_bytes));
+  const char* const text = detail::text_row(view, entry, stored_bytes, P::load(detail::length_word(e.reason_bytes)));
+  const std::uint32_t bytes = text == nullptr ? 0 : stored_bytes;
+  std::array<char, (notice_words - notice_head_words) * 4> holder{};
+  load_text<P>(text, 0, holder.data(), bytes);
   std::array<std::uint32_t, notice_words> payload{static_cast<std::uint32_t>(pid), static_cast<std::uint32_t>(since),
-                                                  static_cast<std::uint32_t>(since >> 32U), readable ? bytes : 0};
-  std::size_t count = notice_head_words;
-  for (std::uint32_t i = 0; readable && i < bytes; i += 4) {
-    std::uint32_t& four = payload[count++];
-    for (std::uint32_t k = 0; k < 4 && i + k < bytes; ++k) {
-      four |= std::uint32_t{static_cast<unsigned char>(text[i + k])} << (8 * k);
-    }
-  }
+                                                  static_cast<std::uint32_t>(since >> 32U), bytes};
+  const std::size_t count = notice_head_words + (bytes + 3) / 4;
+  std::memcpy(&payload[notice_head_words], holder.data(), holder.size());
   std::array<std::uint64_t, notice_words> read{};
   for (std::size_t at = 0; at < count; ++at) read[at] = P::load(notice.words[at]);
   if (!current()) return;

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <string_view>
 
 #include "engine/words.hpp"
@@ -47,6 +49,15 @@ void load_text(const char* row, std::size_t from, char* to, std::size_t bytes) n
     std::memcpy(to + done, reinterpret_cast<const char*>(&raw) + skip, take);
     done += take;
   }
+}
+
+/// The row's text up to its first NUL.
+template <class P>
+[[nodiscard]] std::string load_line(const char* row, std::size_t bytes) {
+  std::string text(bytes, '\0');
+  load_text<P>(row, 0, text.data(), bytes);
+  text.resize(std::min(text.find('\0'), bytes));
+  return text;
 }
 
 /// Are the first bytes of a row this text?

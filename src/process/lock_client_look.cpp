@@ -1,4 +1,3 @@
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -111,8 +110,8 @@ HolderInfo LockClient::describe(engine::EntryIndex entry, std::uint64_t token) {
     if (view.slot_exists(s) && s != engine::detached_slot) {
       const engine::SessionSlot& slot = view.slot(s);
       info.pid = RealPolicy::get(slot.pid);
-      info.label.assign(slot.label.data(), ::strnlen(slot.label.data(), slot.label.size()));
-      info.command.assign(slot.command.data(), ::strnlen(slot.command.data(), slot.command.size()));
+      info.label = engine::load_line<RealPolicy>(slot.label.data(), slot.label.size());
+      info.command = engine::load_line<RealPolicy>(slot.command.data(), slot.command.size());
     }
   }
   return info;

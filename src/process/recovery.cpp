@@ -121,13 +121,6 @@ void signal(SessionSlot& slot) {
   RealPolicy::wake(slot.signal);
 }
 
-std::string text_of_row(const char* row, std::size_t bytes) {
-  std::string text(bytes, '\0');
-  engine::load_text<RealPolicy>(row, 0, text.data(), bytes);
-  text.resize(std::min(text.find('\0'), bytes));
-  return text;
-}
-
 SessionView session_view(const Mapping& mapping, SlotIndex s) {
   const SessionSlot& slot = mapping.view().slot(s);
   const SlotId id = engine::unpack_slot(RealPolicy::load(slot.id));
@@ -145,8 +138,8 @@ SessionView session_view(const Mapping& mapping, SlotIndex s) {
   v.joined_ns = RealPolicy::get(slot.joined_ns);
   v.heartbeat_ns = static_cast<std::int64_t>(RealPolicy::load(slot.heartbeat_ns));
   v.beat_interval_ns = static_cast<std::int64_t>(RealPolicy::load(slot.beat_interval_ns));
-  v.label = text_of_row(slot.label.data(), slot.label.size());
-  v.command = text_of_row(slot.command.data(), slot.command.size());
+  v.label = engine::load_line<RealPolicy>(slot.label.data(), slot.label.size());
+  v.command = engine::load_line<RealPolicy>(slot.command.data(), slot.command.size());
   return v;
 }
 
