@@ -285,7 +285,7 @@ class Holder {
       std::abort();
     }
     const engine::ControlOps<RealPolicy> ops(view, found.record, found.generation);
-    if (ops.try_acquire(i, 1, RealPolicy::coarse_now_ns()).step != engine::Step::acquired) std::abort();
+    if (ops.try_acquire(i, 1, RealPolicy::now_ns()).step != engine::Step::acquired) std::abort();
     ops.finish_now();
   }
   [[nodiscard]] Participant& me() const { return *me_; }

@@ -198,7 +198,7 @@ class Finisher {
     const std::uint64_t since = P::load(e.since_ns);
     const std::uint64_t holder = P::load(rec_.holder);
     const bool async = (P::load(e.flags) & entry_async) != 0;
-    const auto now = static_cast<std::uint64_t>(P::coarse_now_ns());
+    const auto now = static_cast<std::uint64_t>(P::now_ns());
     if (!current<Safety::granted_current>(c)) return true;
     if (tail != nullptr) point(tail->next, tail_next, unpack_link(next).entry, c);
     // The hold's clock starts now; the grantee may sleep, and a ttl must not have run out while it waited.

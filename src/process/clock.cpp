@@ -13,7 +13,6 @@ namespace {
 class RealClock final : public Clock {
  public:
   [[nodiscard]] std::int64_t now_ns() const noexcept override { return RealPolicy::now_ns(); }
-  [[nodiscard]] std::int64_t coarse_now_ns() const noexcept override { return RealPolicy::coarse_now_ns(); }
   [[nodiscard]] std::int64_t wall_ns() const noexcept override {
     timespec t{};
     ::clock_gettime(CLOCK_REALTIME, &t);

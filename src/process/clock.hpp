@@ -17,8 +17,6 @@ class Clock {
   virtual ~Clock() = default;
   /// CLOCK_MONOTONIC, exact.
   [[nodiscard]] virtual std::int64_t now_ns() const noexcept = 0;
-  /// The same clock, a few milliseconds old at most: what an uncontended acquire may afford.
-  [[nodiscard]] virtual std::int64_t coarse_now_ns() const noexcept = 0;
   /// Nanoseconds since 1970, for display only.
   [[nodiscard]] virtual std::int64_t wall_ns() const noexcept = 0;
 };
@@ -31,7 +29,6 @@ class FakeClock final : public Clock {
  public:
   explicit FakeClock(std::int64_t start_ns = 1'000'000'000'000) noexcept { set(start_ns); }
   [[nodiscard]] std::int64_t now_ns() const noexcept override;
-  [[nodiscard]] std::int64_t coarse_now_ns() const noexcept override { return now_ns(); }
   [[nodiscard]] std::int64_t wall_ns() const noexcept override { return now_ns(); }
   void set(std::int64_t now_ns) noexcept;
   void advance(std::int64_t by_ns) noexcept;

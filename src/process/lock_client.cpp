@@ -306,14 +306,14 @@ AcquireOutcome LockClient::acquire_with(Hold& hold, const Request& request, std:
       if (deadline_ns == try_once) {
         for (;;) {
           const std::uint64_t before = RealPolicy::load_seq(hold.ops.record().control);
-          r = hold.ops.try_acquire(hold.entry, 1, RealPolicy::coarse_now_ns());
+          r = hold.ops.try_acquire(hold.entry, 1, hold.start_ns());
           if (r.step != Step::busy || !around.rob(real_clock().now_ns())) break;
           // Who was robbed was robbed of this word, unless its entry only looks like the holder's.
           if (RealPolicy::load_seq(hold.ops.record().control) == before) fail(Step::corrupt);
         }
       } else {
         // Whatever is wrong with the holder, the wait looks after it; in the queue we have our place meanwhile.
-        r = hold.ops.acquire_or_queue(hold.entry, 1, RealPolicy::coarse_now_ns());
+        r = hold.ops.acquire_or_queue(hold.entry, 1, hold.start_ns());
       }
       if (r.step == Step::acquired) return now_held(hold, r.seq, around.robbed);
       if (r.step == Step::busy) return not_held(AcquireResult::busy);
@@ -399,6 +399,8 @@ void LockClient::prepare(Hold& hold, const Request& request) {
   const std::int64_t ttl = request.no_lease ? 0 : request.ttl ? ns(*request.ttl) : default_ttl_ns();
   RealPolicy::store(e.ttl_ns, static_cast<std::uint64_t>(ttl));
   bind(e, request.bound_pid);
+  hold.start_is_judged = ttl != 0 || hold.detached || participant_->manual_heartbeat() ||
+                         RealPolicy::load(hold.ops.record().max_hold_ns) != 0;
   set_need(hold, ttl);
   hold.prepared = true;
 }
@@ -509,7 +511,7 @@ int LockClient::queue_async(const Request& request) {
     engine::Result r{Step::closed};
     for (;;) {
       prepare(hold, request);
-      r = hold.ops.acquire_or_queue(hold.entry, 1, RealPolicy::coarse_now_ns());
+      r = hold.ops.acquire_or_queue(hold.entry, 1, hold.start_ns());
       if (r.step != Step::closed) break;
       attach_again(hold);
     }

@@ -61,11 +61,18 @@ struct Hold {
   bool implicit = false;
   bool detached = false;
   bool prepared = false;          // its entry says what the present record's configuration wants
+  bool start_is_judged = false;   // by a maximum, a ttl, or as the only sign of life that there is
   int fd = -1;                    // eventfd of wait_fd()
   std::int64_t beat_need_ns = 0;  // what the keeper was asked for because of a ttl
   std::optional<Loss> lost;       // news for the holder's next call
   std::optional<Previous> previous;
   engine::SpinBudget spin;
+
+  /// When a hold that is acquired now begins. The coarse clock is cheap, but on a busy virtual machine it lies back by
+  /// ten milliseconds and more, and nobody may be robbed that much too early.
+  [[nodiscard]] std::int64_t start_ns() const noexcept {
+    return start_is_judged ? engine::RealPolicy::now_ns() : engine::RealPolicy::coarse_now_ns();
+  }
 };
 
 using LostCallback = std::function<void(const HolderId&, const Lost&)>;
@@ -101,7 +108,7 @@ class LockClient {
   /// The uncontended path of a Hold that was used before. False: take the long way.
   bool try_fast(Hold& hold) noexcept {
     if (hold.entry == engine::nil_entry || !participant_->usable()) return false;
-    const engine::Result r = hold.ops.try_acquire(hold.entry, 1, engine::RealPolicy::coarse_now_ns());
+    const engine::Result r = hold.ops.try_acquire(hold.entry, 1, hold.start_ns());
     if (r.step != engine::Step::acquired) return false;
     hold.token = r.seq;
     hold.state = Hold::State::held;

@@ -76,9 +76,6 @@ class LockSpecification {
     friend bool operator==(const State&, const State&) = default;
   };
 
-  /// A hold's clock may start by the coarse clock, which lags by up to its tick (10 ms where HZ is 100).
-  static constexpr std::int64_t coarse_tick_ns = 10'000'000;
-
   explicit LockSpecification(LockFacts facts) : facts_(std::move(facts)) {}
 
   [[nodiscard]] State initial() const { return {}; }
@@ -143,10 +140,6 @@ class LockSpecification {
  private:
   static constexpr std::int64_t long_ago = std::numeric_limits<std::int64_t>::min();
 
-  static std::int64_t least(Moment when) {
-    return when.from_ns < long_ago + coarse_tick_ns ? long_ago : when.from_ns - coarse_tick_ns;
-  }
-
   static bool says(const Operation& o, std::string_view answer) {
     return !o.returned() || std::string_view(o.answer) == answer;
   }
@@ -196,7 +189,7 @@ class LockSpecification {
     Machine::Acquire input{caller, {}, {}, 0};
     if (o.ttl_ns != 0) input.ttl_ns = o.ttl_ns;
     Machine::Outcome outcome =
-        Machine::transition(facts_.config, std::move(lock), std::move(input), anothers ? long_ago : least(when));
+        Machine::transition(facts_.config, std::move(lock), std::move(input), anothers ? long_ago : when.from_ns);
     const auto result = std::get<AcquireResult>(outcome.result);
     if (o.returned()) {
       const auto& previous = outcome.previous;
@@ -227,7 +220,7 @@ class LockSpecification {
       after.owed.erase(owed);
       return after;
     }
-    Machine::Outcome outcome = Machine::transition(facts_.config, state.lock, Machine::Release{caller}, least(when));
+    Machine::Outcome outcome = Machine::transition(facts_.config, state.lock, Machine::Release{caller}, when.from_ns);
     const auto result = std::get<ReleaseResult>(outcome.result);
     if (!says(o, to_string(result)) || (o.returned() && o.why != Loss::none)) return std::nullopt;
     after.lock = std::move(outcome.state);
@@ -237,7 +230,7 @@ class LockSpecification {
 
   [[nodiscard]] std::optional<State> beat(const State& state, const Operation& o, const Holder& caller,
                                           Machine::Input input, Moment when) const {
-    Machine::Outcome outcome = Machine::transition(facts_.config, state.lock, std::move(input), least(when));
+    Machine::Outcome outcome = Machine::transition(facts_.config, state.lock, std::move(input), when.from_ns);
     const auto result = std::get<HeartbeatResult>(outcome.result);
     if (!says(o, to_string(result))) return std::nullopt;
     if (o.returned()) {
@@ -271,7 +264,7 @@ class LockSpecification {
     if (state.lock.is_free() || (!o.holder.empty() && o.holder != state.lock.held->holder.id)) {
       return says(o, to_string(MaintenanceResult::nothing)) ? std::optional(state) : std::nullopt;
     }
-    Machine::Outcome outcome = Machine::transition(facts_.config, state.lock, Machine::Force{}, least(when));
+    Machine::Outcome outcome = Machine::transition(facts_.config, state.lock, Machine::Force{}, when.from_ns);
     if (!says(o, to_string(std::get<MaintenanceResult>(outcome.result)))) return std::nullopt;
     return robbed(state, std::move(outcome));
   }
@@ -313,8 +306,8 @@ inline std::vector<LockStep> lock_steps(const History& operations, const LockFac
     std::int64_t lease_ns = o.ttl_ns != 0 ? o.ttl_ns : c.ttl_ns != 0 ? c.ttl_ns : c.stale_threshold_ns;
     if (c.max_hold_ns != 0) lease_ns = std::min(lease_ns, c.max_hold_ns);
     const std::int64_t asleep_ns = end_ns == no_return ? 0 : end_ns - o.call_ns;
-    const auto times = std::count_if(operations.begin(), operations.end(), forced) +
-                       asleep_ns / std::max(lease_ns - LockSpecification::coarse_tick_ns, std::int64_t{1'000'000});
+    const auto times =
+        std::count_if(operations.begin(), operations.end(), forced) + asleep_ns / std::max(lease_ns, std::int64_t{1});
     step.fleeting = times > 0;
     if (o.verb != Verb::acquire) continue;
     LockStep passing = step;

@@ -91,7 +91,6 @@ struct SimPolicy {
   static void fence() noexcept { detail::fence(); }
   static void pause() noexcept { detail::yield(); }
 
-  static std::int64_t coarse_now_ns() noexcept { return detail::now_ns(); }
   static std::int64_t now_ns() noexcept { return detail::now_ns(); }
 
   static void wake(engine::Word32& w, int count = INT_MAX) noexcept {
