@@ -14,7 +14,7 @@
 namespace shmcoord::engine {
 
 inline constexpr std::uint64_t segment_magic = 0x64726f6f636d6873ULL;  // "shmcoord", little endian
-inline constexpr std::uint32_t layout_version = 2;
+inline constexpr std::uint32_t layout_version = 3;
 inline constexpr std::size_t cache_line = 64;
 inline constexpr std::size_t page_size = 4096;
 
@@ -217,32 +217,42 @@ struct alignas(cache_line) Record {
 inline constexpr std::size_t inline_name_bytes = 88;
 inline constexpr std::size_t long_name_bytes = 256;
 
-/// Who was robbed, kept for the next holder beyond the life of the robbed entry. Each word is {4 bytes of payload, low
-/// 32 bits of the stamp}, set by CAS by everybody who finishes the reclaim: a late helper cannot mix two notices.
-/// Payload: pid, held-since (2 words), length, holder text.
+/// Who was robbed, kept for the next holder beyond the life of the robbed entry. Each word is {low 32 bits of the
+/// stamp, 12 bytes of payload}, set by CAS by everybody who finishes the reclaim: a late helper cannot mix two notices.
+/// Payload: pid (4 bytes), held since (8), length (1), holder. Most holder ids fit here, so that the notices of a big
+/// session lie close together; of the others the rest stands in a row of the table behind.
 struct Notice {
-  std::array<Word64, 68> words;
+  std::array<Word128, 4> words;
 };
+struct NoticeRest {
+  std::array<Word128, 19> words;
+};
+inline constexpr std::size_t notice_word_bytes = 12;
+inline constexpr std::size_t notice_head_bytes = 13;
+inline constexpr std::size_t short_notice_holder = 4 * notice_word_bytes - notice_head_bytes;
+static_assert((4 + 19) * notice_word_bytes >= notice_head_bytes + max_holder && max_holder < 256);
 
 static_assert(sizeof(SessionSlot) == 512);
 static_assert(sizeof(Entry) == 256);
 static_assert(sizeof(Record) == 192);
-static_assert(sizeof(Notice) == 544);
+static_assert(sizeof(Notice) == 64);
+static_assert(sizeof(NoticeRest) == 304);
 
 // --- geometry --------------------------------------------------------------------------------------------------------
 
 /// Where the tables stand. A pure function of the sizes; every table starts on a page.
 struct Geometry {
-  std::uint64_t bitmap = 0;      // one bit per page of the file, allocated in full at creation
-  std::uint64_t buckets = 0;     // Word64 each, bucket_count of them, allocated in full at creation
-  std::uint64_t directory = 0;   // Word64 per record
-  std::uint64_t slots = 0;       // SessionSlot
-  std::uint64_t chunks = 0;      // Word64 per chunk: ChunkOwner
-  std::uint64_t records = 0;     // Record
-  std::uint64_t entries = 0;     // Entry
-  std::uint64_t long_names = 0;  // long_name_bytes per record
-  std::uint64_t notices = 0;     // Notice per record
-  std::uint64_t long_texts = 0;  // long_text_bytes per entry
+  std::uint64_t bitmap = 0;        // one bit per page of the file, allocated in full at creation
+  std::uint64_t buckets = 0;       // Word64 each, bucket_count of them, allocated in full at creation
+  std::uint64_t directory = 0;     // Word64 per record
+  std::uint64_t slots = 0;         // SessionSlot
+  std::uint64_t chunks = 0;        // Word64 per chunk: ChunkOwner
+  std::uint64_t records = 0;       // Record
+  std::uint64_t entries = 0;       // Entry
+  std::uint64_t long_names = 0;    // long_name_bytes per record
+  std::uint64_t notices = 0;       // Notice per record
+  std::uint64_t notice_rests = 0;  // NoticeRest per record
+  std::uint64_t long_texts = 0;    // long_text_bytes per entry
   std::uint64_t total = 0;
   std::uint32_t bucket_count = 0;  // power of two, at least the number of names; twice that in a big segment
   std::uint32_t chunk_count = 0;
@@ -280,6 +290,7 @@ constexpr Geometry geometry_of(const Sizes& sizes) noexcept {
                                   entries * sizeof(Entry),
                                   std::uint64_t{sizes.names} * long_name_bytes,
                                   std::uint64_t{sizes.names} * sizeof(Notice),
+                                  std::uint64_t{sizes.names} * sizeof(NoticeRest),
                                   entries * long_text_bytes};
   for (const std::uint64_t t : tables) rest += round_up(t, page_size);
   const std::uint64_t pages = rest / page_size + 2;
@@ -292,7 +303,8 @@ constexpr Geometry geometry_of(const Sizes& sizes) noexcept {
   g.entries = place(tables[5]);
   g.long_names = place(tables[6]);
   g.notices = place(tables[7]);
-  g.long_texts = place(tables[8]);
+  g.notice_rests = place(tables[8]);
+  g.long_texts = place(tables[9]);
   g.total = at;
   return g;
 }

@@ -107,9 +107,13 @@ static_assert(offsetof(Record, name_bytes) == 96 && sizeof(Record::name_bytes) =
 static_assert(offsetof(Record, reserved32) == 100 && sizeof(Record::reserved32) == 4);
 static_assert(offsetof(Record, name) == 104 && sizeof(Record::name) == 88);
 
-static_assert(sizeof(Notice) == 544 && alignof(Notice) == 8 && std::is_standard_layout_v<Notice> &&
+static_assert(sizeof(Notice) == 64 && alignof(Notice) == 16 && std::is_standard_layout_v<Notice> &&
               std::is_trivially_copyable_v<Notice>);
-static_assert(offsetof(Notice, words) == 0 && sizeof(Notice::words) == 544);
+static_assert(offsetof(Notice, words) == 0 && sizeof(Notice::words) == 64);
+
+static_assert(sizeof(NoticeRest) == 304 && alignof(NoticeRest) == 16 && std::is_standard_layout_v<NoticeRest> &&
+              std::is_trivially_copyable_v<NoticeRest>);
+static_assert(offsetof(NoticeRest, words) == 0 && sizeof(NoticeRest::words) == 304);
 
 }  // namespace
 }  // namespace shmcoord::engine

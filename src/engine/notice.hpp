@@ -27,18 +27,49 @@ struct NoticeText {
   std::string holder;
 };
 
-inline constexpr std::size_t notice_head_words = 4;  // pid, since low, since high, length
-inline constexpr std::size_t notice_words = sizeof(Notice) / sizeof(Word64);
-static_assert(notice_words == notice_head_words + (max_holder + 3) / 4);
+namespace detail {
+
+inline constexpr std::size_t notice_words = Notice{}.words.size() + NoticeRest{}.words.size();
+using NoticeBytes = std::array<char, notice_words * notice_word_bytes>;
+
+inline Word128& notice_word(const View& view, RecordIndex record, std::size_t at) noexcept {
+  Notice& notice = view.notice(record);
+  return at < notice.words.size() ? notice.words[at] : view.notice_rest(record).words[at - notice.words.size()];
+}
+inline bool notice_exists(const View& view, RecordIndex record, std::size_t holder_bytes) noexcept {
+  if (!view.pages_exist(view.offset_of(&view.notice(record)), sizeof(Notice))) return false;
+  return holder_bytes <= short_notice_holder ||
+         view.pages_exist(view.offset_of(&view.notice_rest(record)), sizeof(NoticeRest));
+}
+inline std::size_t notice_words_of(std::size_t holder_bytes) noexcept {
+  return (notice_head_bytes + holder_bytes + notice_word_bytes - 1) / notice_word_bytes;
+}
+
+inline core::Packed notice_word_of(std::uint32_t stamp, const char* payload) noexcept {
+  std::uint32_t four = 0;
+  core::Packed word{};
+  std::memcpy(&four, payload, sizeof four);
+  std::memcpy(&word.bits, payload + sizeof four, sizeof word.bits);
+  word.seq = stamp | std::uint64_t{four} << 32U;
+  return word;
+}
+
+}  // namespace detail
+
+/// Does its holder id need the second table? (False for garbage: of that nobody is told.)
+inline bool needs_notice_rest(const View& view, EntryIndex entry) noexcept {
+  if (!view.entry_exists(entry)) return false;
+  const std::uint32_t bytes = RealPolicy::load(detail::length_word(view.entry(entry).holder_bytes));
+  return bytes > short_notice_holder && bytes <= max_holder;
+}
 
 /// `current()`: is that reclaim still the last operation on the word?
 template <class P, class Current>
 void write_notice(const View& view, RecordIndex record, EntryIndex entry, std::uint64_t seq,
                   Current&& current) noexcept {
-  Notice& notice = view.notice(record);
-  if (!view.pages_exist(view.offset_of(&notice), sizeof(Notice))) return;
+  if (!detail::notice_exists(view, record, 0)) return;
   Entry& e = view.entry(entry);
-  const std::uint64_t stamp = handoff_stamp(record, seq) & 0xffffffffU;
+  const auto stamp = static_cast<std::uint32_t>(handoff_stamp(record, seq));
   std::int32_t pid = RealPolicy::get(e.bound_pid);
   if (const std::uint64_t owner = P::load(view.owner_of(entry)); pid == 0 && owner != 0) {
     const SlotIndex s = unpack_owner(owner).slot;
@@ -46,47 +77,54 @@ void write_notice(const View& view, RecordIndex record, EntryIndex entry, std::u
   }
   const std::uint64_t since = P::load(e.since_ns);
   // Each is loaded once: who may write the segment could change it between the check and the use.
-  const std::uint32_t stored_bytes = P::load(detail::length_word(e.holder_bytes));
-  const char* const text = detail::text_row(view, entry, stored_bytes, P::load(detail::length_word(e.reason_bytes)));
-  const std::uint32_t bytes = text == nullptr ? 0 : stored_bytes;
-  std::array<char, (notice_words - notice_head_words) * 4> holder{};
-  load_text<P>(text, 0, holder.data(), bytes);
-  std::array<std::uint32_t, notice_words> payload{static_cast<std::uint32_t>(pid), static_cast<std::uint32_t>(since),
-                                                  static_cast<std::uint32_t>(since >> 32U), bytes};
-  const std::size_t count = notice_head_words + (bytes + 3) / 4;
-  std::memcpy(&payload[notice_head_words], holder.data(), holder.size());
-  std::array<std::uint64_t, notice_words> read{};
-  for (std::size_t at = 0; at < count; ++at) read[at] = P::load(notice.words[at]);
+  const std::uint32_t stored = P::load(detail::length_word(e.holder_bytes));
+  const char* const text = detail::text_row(view, entry, stored, P::load(detail::length_word(e.reason_bytes)));
+  const std::uint32_t bytes = text != nullptr && detail::notice_exists(view, record, stored) ? stored : 0;
+  detail::NoticeBytes payload{};
+  std::memcpy(&payload[0], &pid, sizeof pid);
+  std::memcpy(&payload[sizeof pid], &since, sizeof since);
+  payload[notice_head_bytes - 1] = static_cast<char>(bytes);
+  load_text<P>(text, 0, &payload[notice_head_bytes], bytes);
+  const std::size_t count = detail::notice_words_of(bytes);
+  std::array<core::Packed, detail::notice_words> read;
+  for (std::size_t at = 0; at < count; ++at) read[at] = P::guess(detail::notice_word(view, record, at));
   if (!current()) return;
   for (std::size_t at = 0; at < count; ++at) {
-    if ((read[at] & 0xffffffffU) == stamp && P::keeps(Safety::notice_written_once)) continue;
-    P::cas(notice.words[at], read[at], stamp | std::uint64_t{payload[at]} << 32U);
+    if (static_cast<std::uint32_t>(read[at].seq) == stamp && P::keeps(Safety::notice_written_once)) continue;
+    P::cas(detail::notice_word(view, record, at), read[at],
+           detail::notice_word_of(stamp, &payload[at * notice_word_bytes]));
   }
 }
 
 /// The notice with that stamp (of the record's `previous` word), or an empty one if it cannot be had whole.
 template <class P>
 NoticeText read_notice(const View& view, RecordIndex record, std::uint64_t previous_stamp) {
-  const Notice& notice = view.notice(record);
-  if (!view.pages_exist(view.offset_of(&notice), sizeof(Notice))) return {};
-  const std::uint64_t stamp = previous_stamp & 0xffffffffU;
+  if (!detail::notice_exists(view, record, 0)) return {};
+  const auto stamp = static_cast<std::uint32_t>(previous_stamp);
+  detail::NoticeBytes payload{};
   bool whole = true;
-  const auto get = [&](std::size_t at) {
-    const std::uint64_t read = P::load(notice.words[at]);
-    whole = whole && ((read & 0xffffffffU) == stamp || !P::keeps(Safety::notice_whole));
-    return static_cast<std::uint32_t>(read >> 32U);
+  std::size_t got = 0;
+  const auto get_until = [&](std::size_t count) {
+    for (; got < count; ++got) {
+      const Word128& word = detail::notice_word(view, record, got);
+      const core::Packed read = P::guess(word);
+      const bool ours = static_cast<std::uint32_t>(read.seq) == stamp && P::load_seq(word) == read.seq;
+      whole = whole && (ours || !P::keeps(Safety::notice_whole));
+      const auto four = static_cast<std::uint32_t>(read.seq >> 32U);
+      std::memcpy(&payload[got * notice_word_bytes], &four, sizeof four);
+      std::memcpy(&payload[got * notice_word_bytes + sizeof four], &read.bits, sizeof read.bits);
+    }
   };
+  get_until(detail::notice_words_of(0));
+  const std::size_t bytes = static_cast<unsigned char>(payload[notice_head_bytes - 1]);
+  if (!whole || !detail::notice_exists(view, record, bytes)) return {};
+  get_until(detail::notice_words_of(bytes));
+  if (!whole) return {};
   NoticeText text;
-  text.pid = static_cast<std::int32_t>(get(0));
-  text.since_ns = static_cast<std::int64_t>(std::uint64_t{get(1)} | std::uint64_t{get(2)} << 32U);
-  const std::uint32_t bytes = get(3);
-  if (!whole || bytes > max_holder) return {};
-  for (std::uint32_t i = 0; i < bytes; i += 4) {
-    const std::uint32_t four = get(notice_head_words + i / 4);
-    for (std::uint32_t k = 0; k < 4 && i + k < bytes; ++k)
-      text.holder.push_back(static_cast<char>(four >> (8 * k) & 0xffU));
-  }
-  return whole ? text : NoticeText{};
+  std::memcpy(&text.pid, &payload[0], sizeof text.pid);
+  std::memcpy(&text.since_ns, &payload[sizeof text.pid], sizeof text.since_ns);
+  text.holder.assign(&payload[notice_head_bytes], bytes);
+  return text;
 }
 
 struct News {

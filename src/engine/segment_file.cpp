@@ -13,6 +13,7 @@
 #include <boost/interprocess/exceptions.hpp>
 #include <boost/interprocess/mapped_region.hpp>
 
+#include "engine/notice.hpp"
 #include "engine/segment_birth.hpp"
 #include "engine/segment_header.hpp"
 #include "engine/segment_registry.hpp"
@@ -471,19 +472,27 @@ bool Mapping::try_ensure(std::uint64_t offset, std::uint64_t bytes) const noexce
   return !read_only_ && allocate(offset, bytes) == 0;
 }
 
-void Mapping::prepare_notices(std::span<const RecordIndex> records) const noexcept {
-  const auto begin_of = [&](RecordIndex r) { return view_.geo.notices + std::uint64_t{r} * sizeof(Notice); };
-  const auto end_of = [&](RecordIndex r) { return begin_of(r) + sizeof(Notice); };
+void Mapping::prepare_notice(RecordIndex r, EntryIndex robbed) const noexcept {
+  prepare_notices(NoticePart::head, {&r, 1});
+  if (needs_notice_rest(view_, robbed)) prepare_notices(NoticePart::rest, {&r, 1});
+}
+
+void Mapping::prepare_notices(NoticePart part, std::span<const RecordIndex> records) const noexcept {
+  const bool head = part == NoticePart::head;
+  const std::uint64_t table = head ? view_.geo.notices : view_.geo.notice_rests;
+  const std::size_t row = head ? sizeof(Notice) : sizeof(NoticeRest);
+  const auto begin_of = [&](RecordIndex r) { return table + std::uint64_t{r} * row; };
+  const auto end_of = [&](RecordIndex r) { return begin_of(r) + row; };
   for (std::size_t first = 0; first < records.size();) {
     std::size_t last = first;
     while (last + 1 < records.size() && view_.has_record(records[last + 1]) &&
            begin_of(records[last + 1]) / page_size <= (end_of(records[last]) - 1) / page_size + 1) {
       ++last;
     }
-    // Without the room for all there may be room for some.
-    if (!view_.has_record(records[first]) ||
-        !try_ensure(begin_of(records[first]), end_of(records[last]) - begin_of(records[first]))) {
-      for (std::size_t i = first; i <= last; ++i) prepare_notice(records[i]);
+    const bool all = view_.has_record(records[first]) &&
+                     try_ensure(begin_of(records[first]), end_of(records[last]) - begin_of(records[first]));
+    for (std::size_t i = first; !all && i <= last; ++i) {  // there may be room for some
+      if (view_.has_record(records[i])) (void)try_ensure(begin_of(records[i]), row);
     }
     first = last + 1;
   }

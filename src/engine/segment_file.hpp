@@ -98,11 +98,11 @@ class Mapping final : public PageSource {
   void ensure_entry(EntryIndex i) { ensure_row(view_.geo.entries, i, sizeof(Entry)); }
   void ensure_record(RecordIndex r) { ensure_row(view_.geo.records, r, sizeof(Record)); }
   /// Before a reclaim, so that the next holder can be told who was robbed; without the room it is told only why.
-  void prepare_notice(RecordIndex r) const noexcept {
-    if (view_.has_record(r)) (void)try_ensure(view_.geo.notices + std::uint64_t{r} * sizeof(Notice), sizeof(Notice));
-  }
-  /// The same for many, in ascending order: pages side by side are asked for at once, and none that nobody needs.
-  void prepare_notices(std::span<const RecordIndex> records) const noexcept;
+  void prepare_notice(RecordIndex r, EntryIndex robbed) const noexcept;
+  /// The same for many records, in ascending order: pages side by side are asked for at once, and none that nobody
+  /// needs. The rest is for those whose holder id is longer than short_notice_holder.
+  enum class NoticePart : std::uint8_t { head, rest };
+  void prepare_notices(NoticePart part, std::span<const RecordIndex> records) const noexcept;
 
   enum class Identity : std::uint8_t {
     same,      ///< the path leads to this file

@@ -135,7 +135,7 @@ engine::Result reclaim_lease(const engine::Mapping& mapping, RecordIndex record,
   note_silence(view, now_ns);
   if (judge_lease(view, record, entry, now_ns) == Loss::none) return {engine::Step::fresh};
   const engine::ControlOps<RealPolicy> ops(view, record, RealPolicy::load(view.record(record).generation));
-  mapping.prepare_notice(record);
+  mapping.prepare_notice(record, entry);
   return ops.reclaim(entry, [&](const engine::Entry&) {
     return RealPolicy::keeps(Safety::lease_judged_again) ? judge_lease(view, record, entry, now_ns) : Loss::stale;
   });

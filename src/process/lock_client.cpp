@@ -101,7 +101,7 @@ struct LockClient::Around {
       // Our own hold: alive, but its lease may have run out all the same.
     } else if (who.slot == engine::detached_slot) {
       if (life_of_entry(mapping, holder->entry).life == Life::dead) {
-        mapping.prepare_notice(hold.ops.index());
+        mapping.prepare_notice(hold.ops.index(), holder->entry);
         const auto r = hold.ops.reclaim(holder->entry, [](const engine::Entry&) { return Loss::died; });
         tidy_detached(mapping.view(), holder->entry);
         return take_note(r.step == Step::reclaimed);

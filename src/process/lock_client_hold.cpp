@@ -172,7 +172,7 @@ bool LockClient::force_release(std::string_view holder) {
   const auto now = current();
   if (!now || (!holder.empty() && !engine::holder_equals(view(), now->entry, holder))) return false;
   auto& mapping = participant_->mapping();
-  mapping.prepare_notice(now->ops.index());
+  mapping.prepare_notice(now->ops.index(), now->entry);
   const Participant::Helping helping(*participant_, now->ops.index());
   const engine::Result r = now->ops.reclaim(now->entry, [](const engine::Entry&) { return Loss::forced; });
   tidy_detached(mapping.view(), now->entry);

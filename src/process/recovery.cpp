@@ -11,6 +11,7 @@
 #include "engine/detached.hpp"
 #include "engine/entry_text.hpp"
 #include "engine/name_index.hpp"
+#include "engine/notice.hpp"
 #include "engine/segment_file.hpp"
 #include "engine/shared_bytes.hpp"
 #include "process/lease.hpp"
@@ -31,23 +32,27 @@ using engine::View;
 
 namespace {
 
-// Few, so that what the session held first is free soon.
-constexpr std::size_t chunks_at_once = 8;
+constexpr std::size_t chunks_at_first = 8;  // few, so that what the session held first is free soon
+constexpr std::size_t chunks_at_once = 64;
 using ChunkList = base::FixedVector<std::uint32_t, chunks_at_once>;
 
 // Room for what the next holders will be told. For many entries in one go, because each page costs a system call else.
 void prepare_notices(const Mapping& mapping, const ChunkList& chunks) {
+  const View& view = mapping.view();
   std::array<RecordIndex, chunks_at_once * engine::entries_per_chunk> records;
-  auto end = records.begin();
-  for (const std::uint32_t chunk : chunks) {
-    for (EntryIndex i = 0; i < engine::entries_per_chunk; ++i) {
-      const engine::Entry& entry = mapping.view().entry(chunk * engine::entries_per_chunk + i);
-      const engine::Status status = engine::unpack_status(RealPolicy::load(entry.status));
-      if (status.phase != Phase::free) *end++ = status.record;
+  for (const auto part : {Mapping::NoticePart::head, Mapping::NoticePart::rest}) {
+    auto end = records.begin();
+    for (const std::uint32_t chunk : chunks) {
+      for (EntryIndex n = 0; n < engine::entries_per_chunk; ++n) {
+        const EntryIndex i = chunk * engine::entries_per_chunk + n;
+        const engine::Status status = engine::unpack_status(RealPolicy::load(view.entry(i).status));
+        if (status.phase == Phase::free) continue;
+        if (part == Mapping::NoticePart::head || engine::needs_notice_rest(view, i)) *end++ = status.record;
+      }
     }
+    std::sort(records.begin(), end);
+    mapping.prepare_notices(part, {records.begin(), end});
   }
-  std::sort(records.begin(), end);
-  mapping.prepare_notices({records.begin(), end});
 }
 
 // All entries of the chunk; frees it unless its session may still run. False: the segment is damaged here.
@@ -61,21 +66,37 @@ bool bury_chunk(const View& view, std::uint32_t chunk, std::uint64_t owner, Buri
   return whole;
 }
 
+// The names of one session may lie anywhere: without this, burial is little else than waiting for memory.
+void fetch_ahead(const View& view, std::uint32_t chunk) {
+  for (EntryIndex n = 0; n < engine::entries_per_chunk; ++n) {
+    const RecordIndex r =
+        engine::unpack_status(RealPolicy::load(view.entry(chunk * engine::entries_per_chunk + n).status)).record;
+    if (!view.has_record(r)) continue;
+    __builtin_prefetch(&view.record(r), 1);
+    __builtin_prefetch(&view.notice(r), 1);
+  }
+}
+
 // Everything that belongs to the session. False: the segment is damaged.
 bool bury_entries(const Mapping& mapping, SlotIndex slot, std::uint64_t incarnation, Burial why) {
   const View& view = mapping.view();
   const std::uint64_t mine = engine::pack_owner({slot, incarnation});
   bool sound = true;
   ChunkList found;
+  std::size_t enough = chunks_at_first;
   const auto bury_found = [&] {
     if (why != Burial::leaving) prepare_notices(mapping, found);
-    for (const std::uint32_t chunk : found) sound = bury_chunk(view, chunk, mine, why) && sound;
+    for (std::size_t k = 0; k < found.size(); ++k) {
+      if (k + 1 < found.size()) fetch_ahead(view, found[k + 1]);
+      sound = bury_chunk(view, found[k], mine, why) && sound;
+    }
     found = {};
+    enough = chunks_at_once;
   };
   Chunks<RealPolicy>(view).for_each([&](std::uint32_t chunk, std::uint64_t owner) {
     if (owner != mine) return;
     found.push_back(chunk);
-    if (found.size() == found.capacity()) bury_found();
+    if (found.size() == enough) bury_found();
   });
   bury_found();
   return sound;
@@ -348,7 +369,7 @@ SweepReport sweep(const Mapping& mapping, std::int64_t now_ns, const SweepOption
       report.reclaimed += r.step == engine::Step::reclaimed ? 1U : 0U;
     } else if (a.slot == engine::detached_slot) {
       const std::uint64_t owner = engine::pack_owner({a.slot, a.incarnation});
-      mapping.prepare_notice(a.record);
+      mapping.prepare_notice(a.record, a.entry);
       engine::bury_entry<RealPolicy>(view, a.entry, owner, Burial::dead);
       report.reclaimed += 1;
     }

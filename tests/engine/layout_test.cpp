@@ -129,11 +129,16 @@ std::string layout_text() {
 #define FIELD(f) out << "  " << offsetof(Notice, f) << " +" << sizeof(Notice::f) << " " #f "\n"
   FIELD(words);
 #undef FIELD
+  out << "\n";
+  print<NoticeRest>(out, "NoticeRest", offsetof(NoticeRest, words) + sizeof(NoticeRest::words));
+#define FIELD(f) out << "  " << offsetof(NoticeRest, f) << " +" << sizeof(NoticeRest::f) << " " #f "\n"
+  FIELD(words);
+#undef FIELD
   const Geometry g = geometry_of({});
   out << "\ndefault geometry\n  bitmap " << g.bitmap << "\n  buckets " << g.buckets << "\n  directory " << g.directory
       << "\n  slots " << g.slots << "\n  chunks " << g.chunks << "\n  records " << g.records << "\n  entries "
-      << g.entries << "\n  long_names " << g.long_names << "\n  notices " << g.notices << "\n  long_texts "
-      << g.long_texts << "\n  total " << g.total << "\n";
+      << g.entries << "\n  long_names " << g.long_names << "\n  notices " << g.notices << "\n  notice_rests "
+      << g.notice_rests << "\n  long_texts " << g.long_texts << "\n  total " << g.total << "\n";
   return out.str();
 }
 
@@ -159,7 +164,8 @@ TEST(Layout, TablesStandOnPagesOneBehindTheOther) {
                   {g.records, std::uint64_t{sizes.names} * sizeof(Record), g.entries},
                   {g.entries, chunk_entries * sizeof(Entry), g.long_names},
                   {g.long_names, std::uint64_t{sizes.names} * long_name_bytes, g.notices},
-                  {g.notices, std::uint64_t{sizes.names} * sizeof(Notice), g.long_texts},
+                  {g.notices, std::uint64_t{sizes.names} * sizeof(Notice), g.notice_rests},
+                  {g.notice_rests, std::uint64_t{sizes.names} * sizeof(NoticeRest), g.long_texts},
                   {g.long_texts, chunk_entries * long_text_bytes, g.total}};
     EXPECT_EQ(g.bitmap, page_size);
     for (const auto& table : tables) {

@@ -208,7 +208,7 @@ TEST_F(Engine, AnOldTokenHoldsNothing) {
 TEST_F(Engine, ANoticeThatIsNotWholeIsNone) {
   ops.try_acquire(first, 1, 0);
   ASSERT_EQ(ops.reclaim(first, force).step, Step::reclaimed);
-  segment.view().notice(0).words[1].raw ^= 1;  // of another robbery
+  segment.view().notice(0).words[1].seq ^= 1;  // of another robbery
   const Result next = ops.try_acquire(second, 1, 0);
   const Segment::News news = segment.take_news(0, next.seq);
   EXPECT_EQ(news.loss, Loss::forced);

@@ -134,12 +134,12 @@ TEST_F(SegmentSpace, NoticesThatDoNotAllFitTakeWhatThereIs) {
       return static_cast<std::uint64_t>(st.st_blocks) * 512;
     };
     const auto exists = [&](RecordIndex r) {
-      return view.pages_exist(view.geo.notices + std::uint64_t{r} * sizeof(Notice), sizeof(Notice));
+      return view.pages_exist(view.offset_of(&view.notice_rest(r)), sizeof(NoticeRest));
     };
     // Neighbours, and one further away: no page that none of them needs.
     const std::uint64_t empty = blocks();
     const std::vector<RecordIndex> few{0, 0, 1, 100};
-    m->prepare_notices(few);
+    m->prepare_notices(Mapping::NoticePart::rest, few);
     for (const RecordIndex r : few) EXPECT_TRUE(exists(r)) << r;
     EXPECT_EQ(blocks() - empty, 2 * page_size);
     EXPECT_FALSE(exists(50));
@@ -147,7 +147,7 @@ TEST_F(SegmentSpace, NoticesThatDoNotAllFitTakeWhatThereIs) {
     std::vector<RecordIndex> many(4'000);
     std::iota(many.begin(), many.end(), 1'000);
     many.push_back(1'000'000);
-    m->prepare_notices(many);
+    m->prepare_notices(Mapping::NoticePart::rest, many);
     EXPECT_FALSE(exists(4'999)) << "there was room for all";
     std::size_t there = 0;
     for (RecordIndex r = 1'000; r < 5'000 && exists(r); ++r) ++there;

@@ -126,7 +126,9 @@ std::pair<std::uint64_t, std::uint64_t> table(const engine::Geometry& g, unsigne
     case 6: return {g.records, sizeof(engine::Record)};
     case 7: return {g.entries, sizeof(engine::Entry)};
     case 8: return {g.long_names, engine::long_name_bytes};
-    case 9: return {g.notices, sizeof(engine::Notice)};
+    case 9:
+      if (which / 11 % 2 != 0) return {g.notice_rests, sizeof(engine::NoticeRest)};
+      return {g.notices, sizeof(engine::Notice)};
     default: return {g.long_texts, engine::long_text_bytes};
   }
 }

@@ -83,7 +83,7 @@ class Unfinished : public testing::Test {
     const auto made = engine::NameIndex<RealPolicy>(view(), segment_.mapping().get())
                           .find_or_insert(name, capacity == 1 ? engine::Kind::lock : engine::Kind::semaphore, capacity,
                                           {}, participant_->slot());
-    segment_.mapping()->ensure(view().offset_of(&view().notice(made.found.record)), sizeof(engine::Notice));
+    segment_.mapping()->prepare_notices(engine::Mapping::NoticePart::head, {&made.found.record, 1});
     found_ = made.found;
     name_ = name;
   }

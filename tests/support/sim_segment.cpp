@@ -40,8 +40,9 @@ void Segment::name_words(Scenario& s) const {
     s.name(&rec.previous, who + "previous", show_handoff);
     s.name(&rec.generation, who + "generation");
     s.name(&rec.capacity, who + "capacity");
-    for (std::size_t w = 0; w < engine::notice_head_words + 1; ++w) {
+    for (std::size_t w = 0; w < view_.notice(r).words.size(); ++w) {
       s.name(&view_.notice(r).words[w], who + "notice " + std::to_string(w));
+      s.name(&view_.notice(r).words[w].bits, who + "notice " + std::to_string(w));
     }
   }
   for (unsigned p = 0; p < processes; ++p) {

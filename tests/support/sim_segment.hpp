@@ -63,6 +63,7 @@ class Segment {
     remember(geo.records, sizeof(engine::Record) * records);
     remember(geo.entries, sizeof(Entry) * processes * engine::entries_per_chunk);
     remember(geo.notices, sizeof(engine::Notice) * records);
+    remember(geo.notice_rests, sizeof(engine::NoticeRest) * records);
   }
 
   void reset() {
