@@ -5,12 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
+#include <compare>
 #include <cstring>
 #include <mutex>
+#include <set>
 #include <string>
-#include <vector>
 
 #include "engine/real_policy.hpp"
 #include "engine/segment_file.hpp"
@@ -27,13 +27,16 @@ namespace {
 struct OwnSlot {
   int fd;  // stands for the inode: one descriptor each, as long as somebody uses the segment
   SlotIndex slot;
-  std::uint64_t process;
-  friend bool operator==(const OwnSlot&, const OwnSlot&) = default;
+  friend auto operator<=>(const OwnSlot&, const OwnSlot&) = default;
 };
 
 struct OwnSlots {
   std::mutex mutex;
-  std::vector<OwnSlot> slots;
+  std::uint64_t process = process_number();
+  std::set<OwnSlot> slots;  // ordered: thousands of sessions of one process are looked up by each that joins
+
+  /// Locks are not inherited by a child that was forked.
+  [[nodiscard]] bool has(const OwnSlot& one) const { return process == process_number() && slots.contains(one); }
 };
 
 OwnSlots& own_slots() {
@@ -76,39 +79,40 @@ ByteState probe(const Mapping& mapping, SlotIndex slot, off_t first, off_t bytes
 bool owns_slot(const Mapping& mapping, SlotIndex slot) {
   OwnSlots& own = own_slots();
   const std::lock_guard guard(own.mutex);
-  return std::find(own.slots.begin(), own.slots.end(), OwnSlot{mapping.fd(), slot, process_number()}) !=
-         own.slots.end();
+  return own.has({mapping.fd(), slot});
 }
 
 bool lock_slot(const Mapping& mapping, SlotIndex slot) {
   OwnSlots& own = own_slots();
   const std::lock_guard guard(own.mutex);
-  const OwnSlot mine{mapping.fd(), slot, process_number()};
-  std::erase_if(own.slots, [&](const OwnSlot& s) { return s.process != mine.process; });
-  const bool have = std::find(own.slots.begin(), own.slots.end(), mine) != own.slots.end();
-  if (have && RealPolicy::keeps(Safety::slot_once_per_process)) return false;
-  own.slots.reserve(own.slots.size() + 1);
+  if (own.process != process_number()) {
+    own.process = process_number();
+    own.slots.clear();
+  }
+  const auto [mine, inserted] = own.slots.insert({mapping.fd(), slot});
+  if (!inserted && RealPolicy::keeps(Safety::slot_once_per_process)) return false;
   struct flock lock = range(F_WRLCK, slot, 0, 1);
   if (control(mapping.fd(), F_SETLK, lock) != 0) {
-    if (errno == EAGAIN || errno == EACCES) return false;
-    throw Error(Errc::system, "cannot lock a byte of " + mapping.path() + ": " + std::strerror(errno));
+    const int error = errno;
+    own.slots.erase(mine);
+    if (error == EAGAIN || error == EACCES) return false;
+    throw Error(Errc::system, "cannot lock a byte of " + mapping.path() + ": " + std::strerror(error));
   }
   if (RealPolicy::keeps(Safety::claim_asks_inherited) &&
       probe(mapping, slot, 1, 1) != ByteState::free) {  // the command of an earlier `run` still lives
+    own.slots.erase(mine);
     lock = range(F_UNLCK, slot, 0, 1);
     control(mapping.fd(), F_SETLK, lock);
     return false;
   }
-  own.slots.push_back(mine);
   return true;
 }
 
 void unlock_slot(const Mapping& mapping, SlotIndex slot) {
   OwnSlots& own = own_slots();
   const std::lock_guard guard(own.mutex);
-  const auto at = std::find(own.slots.begin(), own.slots.end(), OwnSlot{mapping.fd(), slot, process_number()});
-  if (at == own.slots.end()) return;
-  own.slots.erase(at);
+  if (!own.has({mapping.fd(), slot})) return;
+  own.slots.erase({mapping.fd(), slot});
   struct flock lock = range(F_UNLCK, slot, 0, 1);
   control(mapping.fd(), F_SETLK, lock);
 }
