@@ -106,6 +106,11 @@ std::uint64_t boot_number() {
   return number;
 }
 
+bool is_earlier_boot(std::uint64_t boot) {
+  const std::uint64_t now = boot_number();
+  return boot != 0 && now != 0 && boot != now;
+}
+
 std::uint64_t own_pid_namespace() { return engine::own_namespace(engine::NamespaceKind::pid); }
 
 bool proc_shows_own_namespace() {

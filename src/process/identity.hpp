@@ -18,6 +18,9 @@ namespace shmcoord::process {
 /// A number for this boot of the kernel; 0 unknown. Two boots differ with overwhelming probability.
 [[nodiscard]] std::uint64_t boot_number();
 
+/// Is that the number of another boot than this one? Not if either is unknown.
+[[nodiscard]] bool is_earlier_boot(std::uint64_t boot);
+
 /// Inode of the caller's PID namespace; 0 unknown. Not cached: a child may be in another one.
 [[nodiscard]] std::uint64_t own_pid_namespace();
 

@@ -15,9 +15,8 @@
 #include "engine/segment_file.hpp"
 #include "engine/wait.hpp"
 #include "process/fork_guard.hpp"
+#include "process/host.hpp"
 #include "process/lease.hpp"
-#include "process/liveness.hpp"
-#include "process/recovery.hpp"
 #include "shmcoord/error.hpp"
 
 namespace shmcoord::process {
@@ -25,10 +24,7 @@ namespace shmcoord::process {
 using engine::RealPolicy;
 using engine::Safety;
 using engine::SessionSlot;
-using engine::SlotId;
 using engine::SlotIndex;
-using engine::SlotState;
-using engine::View;
 using engine::WaitOn;
 using engine::Woken;
 
@@ -43,11 +39,6 @@ constexpr std::int64_t look_again_ns = 1'000'000'000;
 constexpr std::int64_t look_again_without_waitv_ns = 100'000'000;
 
 enum Phase : std::uint32_t { starting, holding, refused, going };
-
-void wake_signal(SessionSlot& slot) noexcept {
-  RealPolicy::add(slot.signal, 1);
-  RealPolicy::wake(slot.signal);
-}
 
 }  // namespace
 
@@ -167,7 +158,7 @@ void Keeper::run_ticks() noexcept {
   }
 }
 
-void Keeper::poke() noexcept { wake_signal(slot()); }
+void Keeper::poke() noexcept { slots_of(*mapping_).call(slot()); }
 
 void Keeper::beat(std::int64_t now_ns) noexcept {
   SessionSlot& s = slot();
@@ -204,47 +195,6 @@ void Keeper::look_at_segment(std::int64_t now_ns) noexcept {
   if (mapping_->check_identity() != engine::Mapping::Identity::same) RealPolicy::store(gone_, 1);
 }
 
-Keeper::Neighbour Keeper::look_around(bool thorough) noexcept {
-  const View& view = mapping_->view();
-  const auto count = static_cast<SlotIndex>(
-      std::min<std::uint64_t>(RealPolicy::load(view.header().slot_high), view.geo.sizes.sessions));
-  Neighbour next;
-  for (SlotIndex n = 1; n < count; ++n) {
-    const SlotIndex s = (slot_ + n) % count;
-    SessionSlot& other = view.slot(s);
-    if (s == engine::detached_slot || s == slot_) continue;
-    if (!view.slot_exists(s)) continue;
-    const SlotId id = engine::unpack_slot(RealPolicy::load(other.id));
-    if (id.state == SlotState::free || id.state == SlotState::permanent) continue;
-    const std::uint32_t life = RealPolicy::load(other.life);
-    const bool died = (life & engine::life_died) != 0;
-    if (died && RealPolicy::keeps(Safety::keeper_tells_others))
-      RealPolicy::wake(other.life);  // the kernel woke one of those who wait
-    switch (life_of(*mapping_, s, id.incarnation, thorough ? Look::thorough : Look::quick).life) {
-      case Life::dead:
-        if (RealPolicy::keeps(Safety::keeper_buries)) bury(*mapping_, s, id.incarnation);
-        break;
-      case Life::dying: next.unconfirmed = true; break;
-      case Life::alive:
-      case Life::unknown:
-        if (id.state == SlotState::joining) break;
-        if ((RealPolicy::load(other.flags) & engine::slot_no_life_word) != 0) break;
-        next.slot = s;
-        next.life = life;
-        return next;
-    }
-  }
-  return next;
-}
-
-void Keeper::watch(SlotIndex next) noexcept {
-  SessionSlot& s = slot();
-  const std::uint64_t name = next == engine::detached_slot ? 0 : next + 1U;
-  if (RealPolicy::load(s.watching) == name) return;
-  RealPolicy::store(s.watching, name);
-  if (name != 0) wake_signal(mapping_->view().slot(next));
-}
-
 void Keeper::sleep_until(std::int64_t deadline_ns, std::uint32_t signal, const Neighbour& next) noexcept {
   const std::array<WaitOn, 2> words{WaitOn{&slot().signal, signal},
                                     {&mapping_->view().slot(next.slot).life, next.life}};
@@ -265,11 +215,13 @@ void Keeper::run() noexcept {
     const WaitOn word{&phase_, phase};
     RealPolicy::wait({&word, 1}, RealPolicy::now_ns() + look_again_ns);
   }
+  const auto slots = slots_of(*mapping_);
   std::int64_t beaten_ns = static_cast<std::int64_t>(RealPolicy::load(s.heartbeat_ns));
   std::int64_t look_again = 0;
   std::int64_t noticed_ns = 0;  // != 0: since when a death waits for its confirmation
-  while (RealPolicy::load(stopping_) == 0) {
+  for (;;) {
     const std::uint32_t signal = RealPolicy::load(s.signal);
+    if (RealPolicy::load(stopping_) != 0) return;  // after the signal, which changes behind it: or we sleep over it
     const std::int64_t now = RealPolicy::now_ns();
     const std::int64_t interval = current_interval();
     RealPolicy::store(s.beat_interval_ns, static_cast<std::uint64_t>(interval));
@@ -281,8 +233,8 @@ void Keeper::run() noexcept {
     if (due) look_again = now + look_again_ns;
     look_at_segment(now);
     run_ticks();
-    const Neighbour next = look_around(due);
-    watch(next.slot);
+    const Neighbour next = slots.look_around(slot_, due ? Look::thorough : Look::quick);
+    slots.watch(slot_, next.slot);
     std::int64_t deadline = look_again;
     if (!options_.manual_heartbeat) deadline = std::min(deadline, beaten_ns + interval);
     if (next.unconfirmed) {

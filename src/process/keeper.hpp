@@ -38,6 +38,8 @@ class Mapping;
 
 namespace shmcoord::process {
 
+struct Neighbour;
+
 class Keeper {
  public:
   struct Options {
@@ -78,11 +80,6 @@ class Keeper {
 
  private:
   struct RobustPage;
-  struct Neighbour {
-    engine::SlotIndex slot = engine::detached_slot;  // whom to watch; detached_slot: nobody
-    std::uint32_t life = 0;
-    bool unconfirmed = false;  // somebody on the way is dying
-  };
 
   static void* thread_main(void* self) noexcept;
   void run() noexcept;
@@ -90,8 +87,6 @@ class Keeper {
   void run_ticks() noexcept;
   void look_at_segment(std::int64_t now_ns) noexcept;
   std::int64_t current_interval() noexcept;
-  Neighbour look_around(bool thorough) noexcept;
-  void watch(engine::SlotIndex next) noexcept;
   void sleep_until(std::int64_t deadline_ns, std::uint32_t signal, const Neighbour& next) noexcept;
   engine::SessionSlot& slot() const noexcept;
 

@@ -15,6 +15,7 @@
 #include "engine/shared_bytes.hpp"
 #include "process/byte_lock.hpp"
 #include "process/fork_guard.hpp"
+#include "process/host.hpp"
 #include "process/identity.hpp"
 #include "process/lease.hpp"
 #include "process/liveness.hpp"
@@ -35,35 +36,12 @@ using engine::SlotId;
 using engine::SlotIndex;
 using engine::SlotState;
 using engine::View;
-using engine::WaitOn;
 
 namespace {
 
 constexpr std::int64_t watched_within_ns = 50'000'000;
 constexpr std::int64_t watched_look_again_ns = 5'000'000;
 constexpr std::chrono::nanoseconds longest_interval = std::chrono::hours(24 * 365 * 10);
-
-/// The incarnation, if we got the slot: its byte is locked and it is `joining`.
-std::uint64_t try_claim(Mapping& mapping, SlotIndex s, Look look) {
-  const View& view = mapping.view();
-  mapping.ensure_slot(s);
-  SessionSlot& slot = view.slot(s);
-  std::uint64_t raw = RealPolicy::load(slot.id);
-  if (engine::unpack_slot(raw).state != SlotState::free) {
-    const std::uint64_t incarnation = engine::unpack_slot(raw).incarnation;
-    if (life_of(mapping, s, incarnation, look).life != Life::dead || !bury(mapping, s, incarnation)) return 0;
-    raw = RealPolicy::load(slot.id);
-    if (engine::unpack_slot(raw).state != SlotState::free) return 0;
-  }
-  if (!lock_slot(mapping, s)) return 0;
-  engine::Word64& high = view.header().slot_high;
-  for (std::uint64_t h = RealPolicy::load(high); h <= s; h = RealPolicy::load(high)) RealPolicy::cas(high, h, s + 1U);
-  const std::uint64_t incarnation =
-      engine::unpack_slot(raw).incarnation + (RealPolicy::keeps(Safety::slot_has_new_incarnation) ? 1 : 0);
-  if (RealPolicy::cas(slot.id, raw, engine::pack(SlotId{SlotState::joining, incarnation}))) return incarnation;
-  unlock_slot(mapping, s);
-  return 0;
-}
 
 std::string who_is_there(const Mapping& mapping, std::int64_t now_ns) {
   constexpr std::size_t at_most = 8;
@@ -118,7 +96,8 @@ std::unique_ptr<Participant> Participant::join(const std::shared_ptr<Mapping>& m
   const SlotIndex slots = mapping->view().geo.sizes.sessions;
   for (const Look look : {Look::quick, Look::thorough}) {
     for (SlotIndex s = 1; s < slots; ++s) {
-      const std::uint64_t incarnation = try_claim(*mapping, s, look);
+      mapping->ensure_slot(s);
+      const std::uint64_t incarnation = slots_of(*mapping).claim(s, look);
       if (incarnation == 0) continue;
       std::unique_ptr<Participant> joined;
       try {
@@ -164,22 +143,21 @@ std::uint64_t Participant::owner_word() const noexcept { return engine::pack_own
 
 void Participant::become_alive(const JoinOptions& options) {
   SessionSlot& s = session();
-  RealPolicy::store(s.life, 0);
-  RealPolicy::wake(s.life);  // whoever still waits for the end of the one before
+  const auto slots = slots_of(*mapping_);
+  slots.reset_life(slot_);
   manual_ = options.manual_heartbeat;
   describe(options);
   keeper_ = std::make_unique<Keeper>(mapping_, slot_, Keeper::Options{manual_, options.heartbeat_interval.count()});
   if (!keeper_->start()) RealPolicy::store(s.flags, RealPolicy::load(s.flags) | engine::slot_no_life_word);
   note_silence(mapping_->view(), RealPolicy::now_ns());
   RealPolicy::store(s.heartbeat_ns, static_cast<std::uint64_t>(RealPolicy::now_ns()));
-  if (!RealPolicy::cas(s.id, engine::pack(SlotId{SlotState::joining, incarnation_}),
-                       engine::pack(SlotId{SlotState::alive, incarnation_}))) {
+  if (!slots.become_alive(slot_, incarnation_)) {
     throw Error(Errc::session_dead,
                 "the session was declared dead while it joined: this process closed a descriptor of " +
                     mapping_->path() + ", which gives up the locks that prove it alive");
   }
   keeper_->go();
-  wait_until_watched();
+  slots.wait_until_watched(slot_, RealPolicy::now_ns() + watched_within_ns, watched_look_again_ns);
 }
 
 void Participant::describe(const JoinOptions& options) {
@@ -204,42 +182,6 @@ void Participant::describe(const JoinOptions& options) {
   RealPolicy::set(s.boot, boot_number());
   store_line(s.label, options.label);
   store_line(s.command, own_command());
-}
-
-void Participant::wait_until_watched() noexcept {
-  const View& view = mapping_->view();
-  SessionSlot& s = session();
-  const auto count = static_cast<SlotIndex>(
-      std::min<std::uint64_t>(RealPolicy::load(view.header().slot_high), view.geo.sizes.sessions));
-  const auto predecessor = [&]() -> SlotIndex {
-    for (SlotIndex n = 1; n < count; ++n) {
-      const SlotIndex p = (slot_ + count - n) % count;
-      if (p == engine::detached_slot || p == slot_) continue;
-      const SessionSlot& other = view.slot(p);
-      if (!view.slot_exists(p)) continue;
-      const SlotState state = engine::unpack_slot(RealPolicy::load(other.id)).state;
-      if (state != SlotState::alive && state != SlotState::fenced) continue;
-      if ((RealPolicy::load(other.life) & engine::life_died) == 0) return p;
-    }
-    return slot_;
-  };
-  const std::int64_t deadline = RealPolicy::now_ns() + watched_within_ns;
-  for (SlotIndex told = slot_;;) {
-    const std::uint32_t signal = RealPolicy::load(s.signal);
-    const SlotIndex p = predecessor();
-    if (p == slot_) return;
-    SessionSlot& other = view.slot(p);
-    if (RealPolicy::load(other.watching) == slot_ + 1U) return;
-    if (told != p) {
-      told = p;
-      RealPolicy::add(other.signal, 1);
-      RealPolicy::wake(other.signal);
-    }
-    const std::int64_t now = RealPolicy::now_ns();
-    if (now >= deadline) return;  // it may be stopped; all look again each second
-    const WaitOn word{&s.signal, signal};
-    RealPolicy::wait({&word, 1}, std::min(deadline, now + watched_look_again_ns));
-  }
 }
 
 void Participant::require_usable() const {

@@ -131,7 +131,6 @@ class Participant {
   Participant(std::shared_ptr<engine::Mapping> mapping, engine::SlotIndex slot, std::uint64_t incarnation);
   void become_alive(const JoinOptions& options);
   void describe(const JoinOptions& options);
-  void wait_until_watched() noexcept;
   std::uint32_t claim_chunk();
   [[nodiscard]] std::uint64_t owner_word() const noexcept;
   engine::SessionSlot& session() const noexcept;

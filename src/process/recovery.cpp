@@ -1,19 +1,16 @@
 #include "process/recovery.hpp"
 
-#include <algorithm>
-#include <array>
 #include <map>
 #include <utility>
 
-#include "base/fixed_vector.hpp"
 #include "engine/bury_entry.hpp"
 #include "engine/chunks.hpp"
 #include "engine/detached.hpp"
 #include "engine/entry_text.hpp"
 #include "engine/name_index.hpp"
-#include "engine/notice.hpp"
 #include "engine/segment_file.hpp"
 #include "engine/shared_bytes.hpp"
+#include "process/host.hpp"
 #include "process/lease.hpp"
 #include "process/snapshot.hpp"
 
@@ -31,116 +28,6 @@ using engine::SlotState;
 using engine::View;
 
 namespace {
-
-constexpr std::size_t chunks_at_first = 8;  // few, so that what the session held first is free soon
-constexpr std::size_t chunks_at_once = 64;
-using ChunkList = base::FixedVector<std::uint32_t, chunks_at_once>;
-
-// Room for what the next holders will be told. For many entries in one go, because each page costs a system call else.
-void prepare_notices(const Mapping& mapping, const ChunkList& chunks) {
-  const View& view = mapping.view();
-  std::array<RecordIndex, chunks_at_once * engine::entries_per_chunk> records;
-  for (const auto part : {Mapping::NoticePart::head, Mapping::NoticePart::rest}) {
-    auto end = records.begin();
-    for (const std::uint32_t chunk : chunks) {
-      for (EntryIndex n = 0; n < engine::entries_per_chunk; ++n) {
-        const EntryIndex i = chunk * engine::entries_per_chunk + n;
-        const engine::Status status = engine::unpack_status(RealPolicy::load(view.entry(i).status));
-        if (status.phase == Phase::free) continue;
-        if (part == Mapping::NoticePart::head || engine::needs_notice_rest(view, i)) *end++ = status.record;
-      }
-    }
-    std::sort(records.begin(), end);
-    mapping.prepare_notices(part, {records.begin(), end});
-  }
-}
-
-// All entries of the chunk; frees it unless its session may still run. False: the segment is damaged here.
-bool bury_chunk(const View& view, std::uint32_t chunk, std::uint64_t owner, Burial why) {
-  bool whole = true;
-  for (EntryIndex i = 0; i < engine::entries_per_chunk; ++i) {
-    whole = engine::bury_entry<RealPolicy>(view, chunk * engine::entries_per_chunk + i, owner, why) && whole;
-  }
-  const bool keep = why == Burial::robbed && RealPolicy::keeps(Safety::robbed_keeps_chunk);
-  if (whole && !keep) Chunks<RealPolicy>(view).free(chunk, owner);
-  return whole;
-}
-
-// The names of one session may lie anywhere: without this, burial is little else than waiting for memory.
-void fetch_ahead(const View& view, std::uint32_t chunk) {
-  for (EntryIndex n = 0; n < engine::entries_per_chunk; ++n) {
-    const RecordIndex r =
-        engine::unpack_status(RealPolicy::load(view.entry(chunk * engine::entries_per_chunk + n).status)).record;
-    if (!view.has_record(r)) continue;
-    __builtin_prefetch(&view.record(r), 1);
-    __builtin_prefetch(&view.notice(r), 1);
-  }
-}
-
-// Everything that belongs to the session. False: the segment is damaged.
-bool bury_entries(const Mapping& mapping, SlotIndex slot, std::uint64_t incarnation, Burial why) {
-  const View& view = mapping.view();
-  const std::uint64_t mine = engine::pack_owner({slot, incarnation});
-  bool sound = true;
-  ChunkList found;
-  std::size_t enough = chunks_at_first;
-  const auto bury_found = [&] {
-    if (why != Burial::leaving) prepare_notices(mapping, found);
-    for (std::size_t k = 0; k < found.size(); ++k) {
-      if (k + 1 < found.size()) fetch_ahead(view, found[k + 1]);
-      sound = bury_chunk(view, found[k], mine, why) && sound;
-    }
-    found = {};
-    enough = chunks_at_once;
-  };
-  Chunks<RealPolicy>(view).for_each([&](std::uint32_t chunk, std::uint64_t owner) {
-    if (owner != mine) return;
-    found.push_back(chunk);
-    if (found.size() == enough) bury_found();
-  });
-  bury_found();
-  return sound;
-}
-
-// What a third party (who robs a holder, or grants in somebody's stead) left unfinished when it died: none of its own
-// entries leads to that word.
-void help_record(const Mapping& mapping, std::uint64_t helping) {
-  const View& view = mapping.view();
-  if (!RealPolicy::keeps(Safety::burial_settles_helped)) return;
-  if (helping == 0 || !view.record_exists(static_cast<RecordIndex>(helping - 1))) return;
-  const auto r = static_cast<RecordIndex>(helping - 1);
-  engine::ControlOps<RealPolicy>(view, r, RealPolicy::load(view.record(r).generation)).settle();
-}
-
-// From `dying` on, which anybody may do, several times.
-bool finish_burial(const Mapping& mapping, SlotIndex s, std::uint64_t incarnation) {
-  const View& view = mapping.view();
-  SessionSlot& slot = view.slot(s);
-  const auto still_dying = [&] {
-    return RealPolicy::load(slot.id) == engine::pack(SlotId{SlotState::dying, incarnation});
-  };
-  if (!still_dying()) return true;
-  if (RealPolicy::keeps(Safety::burial_wakes)) RealPolicy::wake(slot.life);
-  bool sound = true;
-  try {
-    if (RealPolicy::keeps(Safety::burial_recovers_claim)) engine::NameIndex<RealPolicy>(view).recover_claim(s);
-  } catch (const Error&) {
-    sound = false;
-  }
-  sound = bury_entries(mapping, s, incarnation, Burial::dead) && sound;
-  help_record(mapping, RealPolicy::load(slot.helping));
-  if (RealPolicy::keeps(Safety::burial_wakes)) RealPolicy::wake(slot.life);
-  // A session that cannot be buried whole keeps its slot: what it held must stay in sight of `segment check`.
-  if (!sound && RealPolicy::keeps(Safety::unsound_keeps_slot)) return !still_dying();
-  RealPolicy::cas(slot.id, engine::pack(SlotId{SlotState::dying, incarnation}),
-                  engine::pack(SlotId{SlotState::free, incarnation}));
-  return true;
-}
-
-void signal(SessionSlot& slot) {
-  RealPolicy::add(slot.signal, 1);
-  RealPolicy::wake(slot.signal);
-}
 
 SessionView session_view(const Mapping& mapping, SlotIndex s) {
   const SessionSlot& slot = mapping.view().slot(s);
@@ -252,19 +139,7 @@ std::string_view to_string(Action::Kind kind) noexcept {
 }
 
 bool bury(const Mapping& mapping, SlotIndex s, std::uint64_t incarnation) {
-  const View& view = mapping.view();
-  if (!view.slot_exists(s)) return true;
-  SessionSlot& slot = view.slot(s);
-  for (;;) {
-    const std::uint64_t raw = RealPolicy::load(slot.id);
-    const SlotId id = engine::unpack_slot(raw);
-    if (!engine::same_incarnation(id.incarnation, incarnation) || id.state == SlotState::free) return true;
-    if (id.state == SlotState::permanent) return false;
-    if (id.state == SlotState::dying) return finish_burial(mapping, s, id.incarnation);
-    const Life life = life_of(mapping, s, id.incarnation, Look::thorough).life;
-    if (life != Life::dead && RealPolicy::keeps(Safety::death_is_proven)) return false;
-    RealPolicy::cas(slot.id, raw, engine::pack(SlotId{SlotState::dying, id.incarnation}));
-  }
+  return slots_of(mapping).bury(s, incarnation);
 }
 
 bool bury(const Mapping& mapping, SlotIndex s) {
@@ -273,16 +148,11 @@ bool bury(const Mapping& mapping, SlotIndex s) {
 }
 
 bool release_everything(const Mapping& mapping, SlotIndex s, std::uint64_t incarnation) {
-  return bury_entries(mapping, s, incarnation, Burial::leaving);
+  return slots_of(mapping).bury_entries(s, incarnation, Burial::leaving);
 }
 
 void bury_left(const Mapping& mapping, SlotIndex s, std::uint64_t incarnation) {
-  SessionSlot& slot = mapping.view().slot(s);
-  for (const SlotState from : {SlotState::alive, SlotState::fenced, SlotState::joining}) {
-    RealPolicy::cas(slot.id, engine::pack(SlotId{from, incarnation}),
-                    engine::pack(SlotId{SlotState::dying, incarnation}));
-  }
-  finish_burial(mapping, s, incarnation);
+  slots_of(mapping).bury_left(s, incarnation);
 }
 
 bool fence(const Mapping& mapping, SlotIndex s, std::uint64_t incarnation) {
@@ -292,8 +162,8 @@ bool fence(const Mapping& mapping, SlotIndex s, std::uint64_t incarnation) {
   const std::uint64_t fenced = engine::pack(SlotId{SlotState::fenced, incarnation});
   RealPolicy::cas(slot.id, engine::pack(SlotId{SlotState::alive, incarnation}), fenced);
   if (RealPolicy::load(slot.id) != fenced) return false;
-  bury_entries(mapping, s, incarnation, Burial::robbed);
-  signal(slot);
+  slots_of(mapping).bury_entries(s, incarnation, Burial::robbed);
+  slots_of(mapping).call(slot);
   return true;
 }
 
