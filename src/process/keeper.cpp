@@ -36,7 +36,6 @@ struct Keeper::RobustPage {
 namespace {
 
 constexpr std::int64_t look_again_ns = 1'000'000'000;
-constexpr std::int64_t look_again_without_waitv_ns = 100'000'000;
 
 enum Phase : std::uint32_t { starting, holding, refused, going };
 
@@ -195,18 +194,6 @@ void Keeper::look_at_segment(std::int64_t now_ns) noexcept {
   if (mapping_->check_identity() != engine::Mapping::Identity::same) RealPolicy::store(gone_, 1);
 }
 
-void Keeper::sleep_until(std::int64_t deadline_ns, std::uint32_t signal, const Neighbour& next) noexcept {
-  const std::array<WaitOn, 2> words{WaitOn{&slot().signal, signal},
-                                    {&mapping_->view().slot(next.slot).life, next.life}};
-  const bool both = waitv_ && next.slot != engine::detached_slot;
-  if (!both) {
-    if (!waitv_) deadline_ns = std::min(deadline_ns, RealPolicy::now_ns() + look_again_without_waitv_ns);
-    RealPolicy::wait({words.data(), 1}, deadline_ns);
-    return;
-  }
-  if (RealPolicy::wait(words, deadline_ns) == Woken::unsupported) waitv_ = false;
-}
-
 void Keeper::run() noexcept {
   SessionSlot& s = slot();
   RealPolicy::store(phase_, hold_life_word() ? holding : refused);
@@ -215,15 +202,14 @@ void Keeper::run() noexcept {
     const WaitOn word{&phase_, phase};
     RealPolicy::wait({&word, 1}, RealPolicy::now_ns() + look_again_ns);
   }
-  const auto slots = slots_of(*mapping_);
   std::int64_t beaten_ns = static_cast<std::int64_t>(RealPolicy::load(s.heartbeat_ns));
+  std::int64_t now = 0;
+  std::int64_t interval = 0;
   std::int64_t look_again = 0;
   std::int64_t noticed_ns = 0;  // != 0: since when a death waits for its confirmation
-  for (;;) {
-    const std::uint32_t signal = RealPolicy::load(s.signal);
-    if (RealPolicy::load(stopping_) != 0) return;  // after the signal, which changes behind it: or we sleep over it
-    const std::int64_t now = RealPolicy::now_ns();
-    const std::int64_t interval = current_interval();
+  const auto begin = [&] {
+    now = RealPolicy::now_ns();
+    interval = current_interval();
     RealPolicy::store(s.beat_interval_ns, static_cast<std::uint64_t>(interval));
     if (!options_.manual_heartbeat && now - beaten_ns >= interval) {
       beat(now);
@@ -233,20 +219,21 @@ void Keeper::run() noexcept {
     if (due) look_again = now + look_again_ns;
     look_at_segment(now);
     run_ticks();
-    const Neighbour next = slots.look_around(slot_, due ? Look::thorough : Look::quick);
-    slots.watch(slot_, next.slot);
+    return due ? Look::thorough : Look::quick;
+  };
+  const auto end = [&](const Neighbour& next) {
     std::int64_t deadline = look_again;
     if (!options_.manual_heartbeat) deadline = std::min(deadline, beaten_ns + interval);
-    if (next.unconfirmed) {
-      if (noticed_ns == 0) noticed_ns = now;
-      // Whoever waits for the dead one asks more often; we are the last resort, and asking slows an exit down.
-      const std::int64_t pause = std::max<std::int64_t>(engine::confirm_pause(now - noticed_ns), 1'000'000);
-      deadline = std::min(deadline, RealPolicy::now_ns() + pause);
-    } else {
+    if (!next.unconfirmed) {
       noticed_ns = 0;
+      return deadline;
     }
-    sleep_until(deadline, signal, next);
-  }
+    if (noticed_ns == 0) noticed_ns = now;
+    // Whoever waits for the dead one asks more often; we are the last resort, and asking slows an exit down.
+    const std::int64_t pause = std::max<std::int64_t>(engine::confirm_pause(now - noticed_ns), 1'000'000);
+    return std::min(deadline, RealPolicy::now_ns() + pause);
+  };
+  slots_of(*mapping_).keep(slot_, stopping_, begin, end);
 }
 
 }  // namespace shmcoord::process

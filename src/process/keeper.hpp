@@ -38,8 +38,6 @@ class Mapping;
 
 namespace shmcoord::process {
 
-struct Neighbour;
-
 class Keeper {
  public:
   struct Options {
@@ -87,7 +85,6 @@ class Keeper {
   void run_ticks() noexcept;
   void look_at_segment(std::int64_t now_ns) noexcept;
   std::int64_t current_interval() noexcept;
-  void sleep_until(std::int64_t deadline_ns, std::uint32_t signal, const Neighbour& next) noexcept;
   engine::SessionSlot& slot() const noexcept;
 
   std::shared_ptr<engine::Mapping> mapping_;
@@ -97,7 +94,6 @@ class Keeper {
   RobustPage* page_ = nullptr;
   pthread_t thread_{};
   bool running_ = false;
-  bool waitv_ = true;
   engine::Word32 phase_;  // futex of start() and go()
   engine::Word32 stopping_;
   engine::Word32 gone_;

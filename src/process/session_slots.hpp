@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "base/fixed_vector.hpp"
 #include "core/lease.hpp"
@@ -45,6 +46,8 @@ namespace shmcoord::process {
 constexpr std::size_t chunks_at_first = 8;  // few, so that what the session held first is free soon
 constexpr std::size_t chunks_at_once = 64;
 using ChunkList = base::FixedVector<std::uint32_t, chunks_at_once>;
+
+constexpr std::int64_t look_again_without_waitv_ns = 100'000'000;
 
 /// Whom a keeper watches.
 struct Neighbour {
@@ -149,6 +152,29 @@ class SessionSlots {
       }
     }
     return next;
+  }
+
+  /// A keeper's rounds, until `stopping` is set and the slot called. `begin()` does what else is due, and says how
+  /// thoroughly to look; `end(next)` says until when to sleep.
+  template <class Begin, class End>
+  void keep(SlotIndex self, const engine::Word32& stopping, Begin&& begin, End&& end) const {
+    SessionSlot& s = view_.slot(self);
+    bool several_words = true;  // futex_waitv works
+    for (;;) {
+      const std::uint32_t signal = P::load(s.signal);
+      // Behind the signal, which is changed after it: else we would sleep over it.
+      if (P::load(stopping) != 0) return;
+      const Look look = begin();
+      const Neighbour next = look_around(self, look);
+      watch(self, next.slot);
+      const std::array<engine::WaitOn, 2> words{engine::WaitOn{&s.signal, signal},
+                                                {&view_.slot(next.slot).life, next.life}};
+      const bool both = several_words && next.slot != engine::detached_slot;
+      const std::int64_t until =
+          several_words ? end(next) : std::min(end(next), P::now_ns() + look_again_without_waitv_ns);
+      const engine::Woken how = P::wait(std::span(words.data(), both ? 2 : 1), until);
+      several_words = several_words && how != engine::Woken::unsupported;
+    }
   }
 
   void watch(SlotIndex self, SlotIndex next) const noexcept {

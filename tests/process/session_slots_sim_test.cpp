@@ -168,20 +168,16 @@ class World {
 
   /// The keeper of a session that is in slot p + 1.
   void keeper(unsigned p) {
-    const SlotIndex self = p + 1;
-    const Slots ring = slots(p);
-    for (;;) {
-      const std::uint32_t signal = P::load(row(self).signal);
-      if (P::load(stopping_) != 0) return;
-      const Neighbour next = ring.look_around(self, Look::quick);
+    const auto begin = [this] {
       note_buried();
-      ring.watch(self, next.slot);
-      const std::array<engine::WaitOn, 2> words{engine::WaitOn{&row(self).signal, signal},
-                                                {&row(next.slot).life, next.life}};
+      return Look::quick;
+    };
+    const auto end = [this](const Neighbour& next) {
+      note_buried();
       const std::int64_t again = next.unconfirmed ? 1'000'000 : look_again_ns;
-      const std::int64_t deadline = again == never ? never : P::now_ns() + again;
-      P::wait(std::span(words.data(), next.slot == engine::detached_slot ? 1 : 2), deadline);
-    }
+      return again == never ? never : P::now_ns() + again;
+    };
+    slots(p).keep(p + 1, stopping_, begin, end);
   }
   /// The main thread of one that joins in slot p + 1; its keeper is a task of its own.
   void joiner(unsigned p) {
