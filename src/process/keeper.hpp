@@ -26,7 +26,7 @@
 // life word. On a death it buries the session, and goes on with the next. So every death is noticed at once by
 // somebody, without a daemon and without anybody waiting for a lock. Whoever starts to watch a slot bumps that slot's
 // `signal`: a joiner waits for it, for a bounded time, since its predecessor may be stopped. Last resort: all look
-// again each second.
+// again each second. The rounds are keep() of session_slots.hpp; tests/model/ring.pml is their model.
 //
 // The thread has all signals blocked and owns no robust mutex of the C library (its list is replaced); callbacks must
 // not either, and must not destroy the participant. In a forked child every call here does nothing. What if the process

@@ -16,7 +16,8 @@
 // slot without a life word (set_robust_list refused) whose byte is free and whose process is gone or has missed two
 // beats, a slot of an earlier boot of the host, and one that is `dying` or has moved on to another incarnation.
 //
-// tests/model/life.pml checks this rule together with joining, leaving and burying (participant.hpp, recovery.hpp).
+// The judgement itself is in session_slots.hpp; tests/model/life.pml checks it together with joining, leaving and
+// burying.
 
 namespace shmcoord::engine {
 class Mapping;
