@@ -259,6 +259,31 @@ TEST_F(LockFace, KilledHolderIsReportedOnce) {
   EXPECT_FALSE(lock.acquire(b).previous);
 }
 
+// Its name needs a row of its own, whose page must be there before the robbery.
+TEST_F(LockFace, ARobbedHolderOfTheLongestIdIsNamedInFull) {
+  const HolderId longest{std::string(255, 'h')};
+  Session session{segment_};
+  Session manual{segment_, {.manual_heartbeat = true}};
+  {
+    Lock expires{manual, "expires"};
+    ASSERT_TRUE(expires.acquire(longest, {.ttl = 1ms}));
+    const AcquireOutcome got = Lock(session, "expires").acquire(b, {}, 10s);
+    ASSERT_TRUE(got.previous);
+    EXPECT_EQ(got.previous->holder, longest.str());
+  }
+  Child holder([&](int ready) {
+    Session own{segment_};
+    Lock lock{own, "dies"};
+    if (lock.try_acquire(longest)) say(ready, 'h');
+    ::pause();
+  });
+  ASSERT_EQ(holder.next(), 'h');
+  holder.kill(SIGKILL);
+  const AcquireOutcome got = Lock(session, "dies").acquire(b, {}, 10s);
+  ASSERT_TRUE(got.previous);
+  EXPECT_EQ(got.previous->holder, longest.str());
+}
+
 TEST_F(LockFace, KilledImplicitHolderIsReportedToLock) {
   Child holder([&](int ready) {
     Session session{segment_};
