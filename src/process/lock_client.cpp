@@ -307,9 +307,13 @@ AcquireOutcome LockClient::acquire_with(Hold& hold, const Request& request, std:
         for (;;) {
           const std::uint64_t before = RealPolicy::load_seq(hold.ops.record().control);
           r = hold.ops.try_acquire(hold.entry, 1, hold.start_ns());
-          if (r.step != Step::busy || !around.rob(real_clock().now_ns())) break;
+          if (r.step != Step::busy) break;
+          const bool robbed = around.rob(real_clock().now_ns());
+          const core::Control now = hold.ops.load();
+          // Or somebody else buried the holder just now, and nobody has it any more.
+          if (!robbed && (!core::idle(now) || now.seq == before)) break;
           // Who was robbed was robbed of this word, unless its entry only looks like the holder's.
-          if (RealPolicy::load_seq(hold.ops.record().control) == before) fail(Step::corrupt);
+          if (now.seq == before) fail(Step::corrupt);
         }
       } else {
         // Whatever is wrong with the holder, the wait looks after it; in the queue we have our place meanwhile.

@@ -1,6 +1,7 @@
 #include "process/lock_client.hpp"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -44,6 +45,32 @@ TEST(LockClient, AHandleIsNotMadeOfARecordThatIsAnotherNamesByNow) {
   stop = true;
   coming.join();
   EXPECT_EQ(wrong, 0) << "the other name's configuration was read";
+}
+
+// The keeper of the next session buries the dead one right then: a try that found the lock held by it must not be told
+// "busy" because meanwhile nobody holds it.
+TEST(LockClient, ATryBehindADeathGetsItWhoeverBuries) {
+  OwnSegment segment;
+  const std::shared_ptr<Participant> me = Participant::join(segment.mapping());
+  LockClient lock(me, "x", {});
+  Request request;
+  request.holder = "next";
+  for (int round = 0; round < 300; ++round) {
+    test::Child holder([&](const test::Child::Line& line) {
+      const std::shared_ptr<Participant> other = Participant::join(segment.mapping());
+      Request mine;
+      mine.holder = "dies";
+      const bool got = static_cast<bool>(LockClient(other, "x", {}).acquire(mine, try_once));
+      line.ready(got ? 1 : 0);
+      line.await_go();
+      return 0;
+    });
+    ASSERT_EQ(holder.wait_ready(), 1U);
+    holder.kill(SIGKILL);
+    holder.wait();
+    ASSERT_TRUE(lock.acquire(request, try_once)) << round;
+    ASSERT_EQ(lock.release("next").result, ReleaseResult::released);
+  }
 }
 
 TEST(LockClient, NoHoldBeginsInAFileThatWasDeletedMeanwhile) {
