@@ -253,9 +253,10 @@ struct SemaphoreMachine {
  private:
   static Held* find(State& state, const Holder& holder) { return const_cast<Held*>(std::as_const(state).find(holder)); }
 
-  static void refresh(const SemaphoreConfig& config, Held& held, std::int64_t now_ns) noexcept {
+  /// A hold that was just heard of is safe: unlike a lock's, it has no end but silence.
+  static void refresh(Held& held, std::int64_t now_ns) noexcept {
     held.last_heartbeat_ns = std::max(held.last_heartbeat_ns, now_ns);
-    if (reclaimable(config, held, now_ns) == Loss::none) held.warned = false;
+    held.warned = false;
   }
 
   static Event about(SemaphoreEventKind kind, const Held& held, Loss loss = Loss::none) {
@@ -300,7 +301,7 @@ struct SemaphoreMachine {
     if (held != nullptr) {
       if (fits && input.metadata) held->metadata = std::move(input.metadata);
       if (fits && input.ttl_ns) held->ttl_ns = *input.ttl_ns;
-      refresh(config, *held, now_ns);
+      refresh(*held, now_ns);
       outcome.token = held->token;
       if (fits && !enough) held->weight = input.weight;
     } else if (fits) {
@@ -342,19 +343,18 @@ struct SemaphoreMachine {
     holders.erase(at);
   }
 
-  static void on(const SemaphoreConfig& config, Outcome& outcome, Heartbeat input, std::int64_t now_ns) {
-    beat(config, outcome, input.holder, {}, now_ns);
+  static void on(const SemaphoreConfig&, Outcome& outcome, Heartbeat input, std::int64_t now_ns) {
+    beat(outcome, input.holder, {}, now_ns);
   }
-  static void on(const SemaphoreConfig& config, Outcome& outcome, Renew input, std::int64_t now_ns) {
-    beat(config, outcome, input.holder, input.ttl_ns, now_ns);
+  static void on(const SemaphoreConfig&, Outcome& outcome, Renew input, std::int64_t now_ns) {
+    beat(outcome, input.holder, input.ttl_ns, now_ns);
   }
-  static void beat(const SemaphoreConfig& config, Outcome& outcome, const Holder& holder,
-                   std::optional<std::int64_t> ttl_ns, std::int64_t now_ns) {
+  static void beat(Outcome& outcome, const Holder& holder, std::optional<std::int64_t> ttl_ns, std::int64_t now_ns) {
     Held* const held = find(outcome.state, holder);
     outcome.result = held == nullptr ? HeartbeatResult::not_owner : HeartbeatResult::refreshed;
     if (held == nullptr) return;
     if (ttl_ns) held->ttl_ns = *ttl_ns;
-    refresh(config, *held, now_ns);
+    refresh(*held, now_ns);
     outcome.token = held->token;
   }
 
