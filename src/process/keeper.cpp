@@ -26,7 +26,6 @@ using engine::Safety;
 using engine::SessionSlot;
 using engine::SlotIndex;
 using engine::WaitOn;
-using engine::Woken;
 
 struct Keeper::RobustPage {
   robust_list_head head;
