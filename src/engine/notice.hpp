@@ -108,7 +108,8 @@ NoticeText read_notice(const View& view, RecordIndex record, std::uint64_t previ
     for (; got < count; ++got) {
       const Word128& word = detail::notice_word(view, record, got);
       const core::Packed read = P::guess(word);
-      const bool ours = static_cast<std::uint32_t>(read.seq) == stamp && P::load_seq(word) == read.seq;
+      const bool torn = P::load_seq(word) != read.seq && P::keeps(Safety::notice_word_whole);
+      const bool ours = static_cast<std::uint32_t>(read.seq) == stamp && !torn;
       whole = whole && (ours || !P::keeps(Safety::notice_whole));
       const auto four = static_cast<std::uint32_t>(read.seq >> 32U);
       std::memcpy(&payload[got * notice_word_bytes], &four, sizeof four);

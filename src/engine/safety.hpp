@@ -94,6 +94,7 @@
   line(news_of_before, "nobody takes the news of its own loss")                                  \
   line(notice_written_once, "words of a notice that have the stamp are left alone")              \
   line(notice_whole, "a notice counts only when all its words have the stamp")                   \
+  line(notice_word_whole, "and when none of them changed while it was read")                     \
   line(chunk_high_first, "no chunk is claimed beyond what a burial scans")                       \
   line(chunk_freed_by_owner, "a chunk is freed only from the owner that was buried")             \
   line(detached_name_is_new, "no chunk word of a detached hold comes back")                      \

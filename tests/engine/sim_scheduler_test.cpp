@@ -103,6 +103,17 @@ TEST(SimScheduler, random_schedules_replay_from_their_seed) {
   EXPECT_EQ(again.failure->trace, r.failure->trace);
 }
 
+TEST(SimScheduler, a_seed_that_says_nothing_leaves_no_schedule_out) {
+  Counter c(add_by_cas);
+  ::setenv("SHMCOORD_SIM_SEED", "", 1);
+  EXPECT_EQ(sample(c.scenario, {}, 10).schedules, 10U);
+  for (const char* wrong : {"x", "7x", "-1", " 7"}) {
+    ::setenv("SHMCOORD_SIM_SEED", wrong, 1);
+    EXPECT_THROW(sample(c.scenario, {}, 10), std::invalid_argument) << wrong;
+  }
+  ::unsetenv("SHMCOORD_SIM_SEED");
+}
+
 // A flag and a sleeper: `looks_again` is whether it compares after it said that it sleeps (as a futex does).
 struct Sleeper {
   explicit Sleeper(bool looks_again, std::int64_t deadline = never) {

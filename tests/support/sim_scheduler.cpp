@@ -1,9 +1,14 @@
 #include "support/sim_scheduler.hpp"
 
+#include <charconv>
 #include <cstdlib>
 #include <ctime>
 #include <exception>
+#include <iostream>
 #include <limits>
+#include <optional>
+#include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include "support/sim_run.hpp"
@@ -16,6 +21,20 @@ namespace {
 
 double cpu_seconds_since(std::clock_t start) noexcept {
   return static_cast<double>(std::clock() - start) / static_cast<double>(CLOCKS_PER_SEC);
+}
+
+// A variable that somebody forgot leaves most schedules out, so it is read strictly and said aloud.
+std::optional<std::uint64_t> seed_to_replay() {
+  const char* const given = std::getenv("SHMCOORD_SIM_SEED");
+  if (given == nullptr || *given == '\0') return std::nullopt;
+  const std::string_view text = given;
+  std::uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (error != std::errc{} || end != text.data() + text.size()) {
+    throw std::invalid_argument("SHMCOORD_SIM_SEED is '" + std::string(text) + "', not a number");
+  }
+  std::cout << "SHMCOORD_SIM_SEED: of the random schedules only number " << seed << std::endl;
+  return seed;
 }
 
 }  // namespace
@@ -105,8 +124,8 @@ Report Scheduler::sample(std::uint64_t schedules, std::uint64_t seed) {
   random_mode_ = true;
   const std::clock_t start = std::clock();
   if (seed == 0) seed = 1;
-  if (const char* given = std::getenv("SHMCOORD_SIM_SEED")) {
-    seed = std::strtoull(given, nullptr, 0);
+  if (const std::optional<std::uint64_t> given = seed_to_replay()) {
+    seed = *given;
     schedules = 1;
   }
   for (std::uint64_t i = 0; i < schedules; ++i) {

@@ -18,8 +18,8 @@
 #include "support/sim_scheduler.hpp"
 
 // A segment in plain memory for scenarios of the deterministic scheduler: a few records and, per simulated process, a
-// session slot and a chunk of entries, the first of which says "a", "b", "c" as its holder. Made once; every schedule
-// starts from a copy of the tables.
+// session slot and a chunk of entries, the first of which names "a…", "b…", "c…" as its holder. Made once; every
+// schedule starts from a copy of the tables.
 
 namespace shmcoord::sim {
 
@@ -32,6 +32,7 @@ class Segment {
  public:
   static constexpr std::uint32_t records = 3;
   static constexpr std::uint32_t processes = 3;
+  static constexpr std::uint32_t holder_bytes = 12;  // reaches into both halves of a notice's words
 
   explicit Segment(std::uint32_t capacity) {
     const auto geo = engine::geometry_of(
@@ -53,8 +54,8 @@ class Segment {
       view_.slot(slot_of(p)).id.raw = engine::pack(engine::SlotId{engine::SlotState::alive, 100U + p});
       view_.slot(slot_of(p)).life.raw = engine::life_waiters | (p + 1);
       view_.slot(slot_of(p)).pid = pid_of(p);
-      view_.entry(entry_of(p)).holder_bytes = 1;
-      view_.entry(entry_of(p)).text[0] = name_of(p);
+      view_.entry(entry_of(p)).holder_bytes = holder_bytes;
+      std::memset(view_.entry(entry_of(p)).text.data(), name_of(p), holder_bytes);
       view_.chunk(p).raw = owner_word(p);
     }
     remember(0, sizeof(engine::Header));
@@ -144,12 +145,14 @@ class Segment {
   struct News {
     Loss loss = Loss::none;
     std::int32_t pid = 0;
-    char holder = '\0';  // also when there is not exactly one letter
+    char holder = '\0';  // not told
   };
   [[nodiscard]] News take_news(RecordIndex r, std::uint64_t token) const {
     const engine::News news = engine::take_news<SimPolicy>(view_, r, token);
     const std::string& holder = news.text.holder;
-    return {news.loss, news.text.pid, holder.size() == 1 ? holder[0] : '\0'};
+    if (holder.empty()) return {news.loss, news.text.pid};
+    require(holder == std::string(holder_bytes, holder[0]), "the news is made of two notices");
+    return {news.loss, news.text.pid, holder[0]};
   }
 
   /// What the kernel does at a death: sets the bit, wakes one.
