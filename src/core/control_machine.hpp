@@ -9,7 +9,8 @@
 // Invariants, kept by every transition and asserted by the tests:
 //   I1  seq grows by exactly one.
 //   I2  used grows only up to capacity (a lowered capacity may leave used above it; then it only shrinks).
-//   I3  a grant always goes to the head; nobody who is not queued is let in while somebody waits (FIFO, C-35).
+//   I3  a grant always goes to the head; nobody who is not queued is let in while somebody waits (FIFO, C-35). Only one
+//       who holds already, and whom all in the queue wait for, may queue before them (queue_first).
 //   I4  hand-off is one step: a release whose head now fits grants it in the same word.
 
 namespace shmcoord::core {
@@ -74,6 +75,33 @@ constexpr Control cancel(const Control& c, EntryIndex entry, EntryIndex next, En
 
 constexpr Control keep(const Control& c, EntryIndex entry) noexcept {
   return {c.seq + 1, c.used, c.tail, entry, Op::keep};
+}
+
+/// Before the head: for who holds already what those in the queue wait for.
+constexpr Control queue_first(const Control& c, EntryIndex entry) noexcept {
+  return {c.seq + 1, c.used, c.tail, entry, Op::queue_first};
+}
+
+/// What the hold `part` has becomes part of another hold of its owner's.
+constexpr Control merge(const Control& c, EntryIndex part) noexcept {
+  return {c.seq + 1, c.used, c.tail, part, Op::merge};
+}
+
+/// A hold of `had` keeps `weight`.
+constexpr Control shrink(const Control& c, EntryIndex entry, std::uint32_t had, std::uint32_t weight) noexcept {
+  const std::uint32_t less = had > weight ? had - weight : 0;
+  return {c.seq + 1, c.used >= less ? c.used - less : 0, c.tail, entry, Op::shrink};
+}
+
+/// The capacity is not in the word: finishing writes it. It may fall below what is in use (I2).
+constexpr Control resize(const Control& c, std::uint32_t capacity) noexcept {
+  return {c.seq + 1, c.used, c.tail, capacity, Op::resize};
+}
+constexpr Control join(const Control& c, EntryIndex entry) noexcept {
+  return {c.seq + 1, c.used, c.tail, entry, Op::join};
+}
+constexpr Control leave(const Control& c, EntryIndex entry) noexcept {
+  return {c.seq + 1, c.used, c.tail, entry, Op::leave};
 }
 
 constexpr bool idle(const Control& c) noexcept { return c.used == 0 && c.tail == nil_entry; }

@@ -10,6 +10,7 @@
 // The other half holds used:20, tail:20, last:20, op:4. There is no head: the waiters form a circle, so the head is
 // entry(tail).next. That is what makes room for the undivided sequence (three indices, an amount and a full sequence do
 // not fit in 128 bits), and it saves a link write on every enqueue; an uncontended operation never looks at the head.
+// All sixteen operations are taken; the eleven bits above seq_limit are what there is for more.
 //
 // Legal to be wrong: nothing in the word. What the word's last operation did to the entries may not be there yet:
 // whoever comes next finishes it first (engine/control.hpp). Garbage never looks valid: seq 0 and seq above seq_limit
@@ -40,8 +41,14 @@ enum class Op : std::uint8_t {
   reclaim = 7,  // last: held -> lost; as handoff when its hand-off field names somebody
   keep = 8,     // the sequence is used up so that what was prepared at it fails; last: whose sake it was for
   close = 9,    // the name is being removed; no entry; nothing follows
+  // Only of what has a capacity above 1.
+  merge = 10,        // last: held -> free; its weight goes to the hold that its hand-off field names
+  shrink = 11,       // last: held, and from now on with the weight that its hand-off field says
+  resize = 12,       // no entry: `last` is the new capacity
+  join = 13,         // last: prepared -> member; its weight is added to the capacity
+  leave = 14,        // last: member -> free; its weight is taken from the capacity
+  queue_first = 15,  // last: prepared -> waiting, before the head
 };
-inline constexpr std::uint8_t op_count = 10;
 
 struct Control {
   std::uint64_t seq = 0;
@@ -70,10 +77,13 @@ struct Packed {
 };
 constexpr Packed pack(const Control& c) noexcept { return {c.seq, pack_bits(c)}; }
 
+/// The entry that the last operation touched; nil where there is none.
+constexpr EntryIndex touched(const Control& c) noexcept { return c.op == Op::resize ? nil_entry : c.last; }
+
 /// False for zeroed, poisoned or foreign memory.
 constexpr bool plausible(const Control& c) noexcept {
-  return c.seq != 0 && c.seq <= seq_limit && static_cast<std::uint8_t>(c.op) < op_count &&
-         ((c.op == Op::none || c.op == Op::close) == (c.last == nil_entry));
+  return c.seq != 0 && c.seq <= seq_limit &&
+         (c.op == Op::resize || (c.op == Op::none || c.op == Op::close) == (c.last == nil_entry));
 }
 
 }  // namespace shmcoord::core

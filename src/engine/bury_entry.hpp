@@ -49,7 +49,14 @@ class EntryBurial {
       if (s.phase == Phase::free || s.phase == Phase::lost) {
         // A robbed owner that still runs takes the news of its loss itself.
         if (s.phase == Phase::lost && why_ != Burial::robbed && !P::cas(e_.status, raw, free_again(s))) continue;
-        if (ops.generation() != 0 && P::keeps(Safety::burial_settles)) ops.settle();
+        if (ops.generation() != 0 && P::keeps(Safety::burial_settles)) {
+          // Of a quota the capacity may be smaller by one who is gone.
+          if (P::load(rec.per_session) != 0) {
+            ops.evict();
+          } else {
+            ops.settle();
+          }
+        }
         return true;
       }
       const core::Control c = ops.load();
@@ -96,6 +103,7 @@ class EntryBurial {
       case Phase::waiting: return c.op == core::Op::close ? Next::damaged : cancel(ops, c);
       case Phase::held:
       case Phase::marked: return c.op == core::Op::close || ops.generation() == 0 ? Next::damaged : take(ops, c, s);
+      case Phase::member: return c.op == core::Op::close ? Next::damaged : leave(ops, c);
       case Phase::free:
       case Phase::lost: return Next::again;
     }
@@ -112,6 +120,13 @@ class EntryBurial {
     }
     if (c.tail == i_ && next != i_ && !view_.entry_exists(prev)) return Next::damaged;
     const core::Control n = core::cancel(c, i_, next, prev);
+    if (P::cas(ops.record().control, c, n)) ops.finish(n);
+    return Next::again;
+  }
+
+  Next leave(const ControlOps<P>& ops, const core::Control& c) const noexcept {
+    if (c.seq >= core::seq_limit) return Next::damaged;
+    const core::Control n = core::leave(c, i_);
     if (P::cas(ops.record().control, c, n)) ops.finish(n);
     return Next::again;
   }

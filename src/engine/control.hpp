@@ -37,7 +37,14 @@ enum class Step : std::uint8_t {
   fresh,    // not reclaimed: the lease is good after all
   refreshed,
   reclaimed,
-  closed,  // the name was removed; look it up again
+  merged,
+  shrunk,
+  resized,
+  joined,
+  left,
+  impossible,  // more than there is, also if nobody else had anything: waiting would never end
+  deadlock,    // who is first in the queue waits for the caller, and the caller would wait for it
+  closed,      // the name was removed; look it up again
   corrupt,
   exhausted,  // the sequence has reached its end: this name can give no more tokens
 };
@@ -63,19 +70,29 @@ class ControlOps {
   /// use.
   Result try_acquire(EntryIndex i, std::uint32_t weight, std::int64_t now_ns) const noexcept {
     if (const Result r = retake(i, weight, now_ns); r.step == Step::acquired) return r;
-    return take(i, weight, now_ns, false);
+    return take(i, weight, now_ns, Place::nowhere);
   }
 
   /// Takes `weight` at once, or queues at the tail.
   Result acquire_or_queue(EntryIndex i, std::uint32_t weight, std::int64_t now_ns) const noexcept {
     if (const Result r = retake(i, weight, now_ns); r.step == Step::acquired) return r;
-    return take(i, weight, now_ns, true);
+    return take(i, weight, now_ns, Place::tail);
+  }
+
+  /// For a caller that holds already what everybody in the queue waits for (an upgrade): takes `weight` at once, also
+  /// past those who wait, or queues before them. `deadlock`: the head does the same, and so waits for the caller.
+  Result acquire_or_queue_first(EntryIndex i, std::uint32_t weight, std::int64_t now_ns) const noexcept {
+    return take(i, weight, now_ns, Place::first);
+  }
+  /// The same without waiting.
+  Result try_acquire_first(EntryIndex i, std::uint32_t weight, std::int64_t now_ns) const noexcept {
+    return take(i, weight, now_ns, Place::nowhere_but_first);
   }
 
   /// Gives back what entry i holds since `token`, granting the head in the same CAS if it fits now.
   [[gnu::always_inline]] inline Result release(EntryIndex i, std::uint64_t token) const noexcept {
     // Nobody came since the acquire: its own word is still there, and nothing has to be looked at.
-    const std::uint32_t weight = P::load(view_->entry(i).weight);
+    const std::uint32_t weight = weight_of(i);
     if (token < core::seq_limit && P::cas(record().control, core::Packed{token, alone(weight, i, core::Op::acquire)},
                                           core::Packed{token + 1, alone(0, i, core::Op::release)})) {
       return {Step::released, token + 1};
@@ -83,8 +100,9 @@ class ControlOps {
     return release_contended(i, token);
   }
 
-  /// Takes a waiting entry out of the queue. `granted`: it holds; the grant won.
-  Result cancel(EntryIndex i) const noexcept {
+  /// Takes a waiting entry out of the queue. `granted`: it holds; the grant won. `why`: by force, which its owner finds
+  /// in the hand-off field.
+  Result cancel(EntryIndex i, Loss why = Loss::none) const noexcept {
     Entry& e = view_->entry(i);
     for (;;) {
       const core::Control c = load();
@@ -103,6 +121,7 @@ class ControlOps {
         return {Step::corrupt};
       }
       const core::Control n = core::cancel(c, i, next, prev);
+      if (why != Loss::none && !prepare_handoff(c, i, {nil_entry, why})) continue;
       if (!P::cas(record().control, c, n)) continue;
       if (!finish(n)) return {Step::corrupt};
       if (P::keeps(Safety::settle_after_cancel)) settle();
@@ -166,7 +185,85 @@ class ControlOps {
            (st.phase == Phase::held || st.phase == Phase::marked || st.phase == Phase::prepared);
   }
 
-  /// Grants heads that fit: after a death, a cancelled head, or a stopped canceller there may be some.
+  /// Adds what `part` holds since `part_token` to the hold of entry i since `token`; `part` is free then. Both are the
+  /// caller's. `gone`: one of them is not held any more.
+  Result merge(EntryIndex i, std::uint64_t token, EntryIndex part, std::uint64_t part_token) const noexcept {
+    return move_weight(
+        i, token, part, part_token, [&](const core::Control& c) { return core::merge(c, part); }, {i, Loss::none},
+        Step::merged);
+  }
+
+  /// The hold of entry i since `token` keeps `weight` of what it has, at least 1 and not more.
+  Result shrink(EntryIndex i, std::uint64_t token, std::uint32_t weight) const noexcept {
+    const Result r = move_weight(
+        i, token, i, token, [&](const core::Control& c) { return core::shrink(c, i, weight_of(i), weight); },
+        {weight, Loss::none}, Step::shrunk);
+    if (r.step == Step::shrunk && P::keeps(Safety::settle_after_shrink)) settle();
+    return r;
+  }
+
+  /// Sets the capacity, 1 to max_capacity, lets in who fits now, and takes out of the queue who never will.
+  Result resize(std::uint32_t capacity) const noexcept {
+    return change_capacity(Step::resized, [&](const core::Control& c) { return core::resize(c, capacity); });
+  }
+
+  /// Of a quota: the weight of entry i, which is out of use, becomes part of the capacity until leave() or the burial
+  /// of its session. `impossible`: the capacity would be above max_capacity.
+  Result join(EntryIndex i) const noexcept {
+    return change_capacity(
+        Step::joined,
+        [&](const core::Control& c) {
+          P::store(view_->entry(i).status, pack(Status{Phase::prepared, record_, (c.seq + 1) & stamp_mask}));
+          return core::join(c, i);
+        },
+        [&] { return capacity() + weight_of(i) <= core::max_capacity ? Step::acquired : Step::impossible; });
+  }
+  Result leave(EntryIndex i) const noexcept {
+    return change_capacity(
+        Step::left, [&](const core::Control& c) { return core::leave(c, i); },
+        [&] {
+          const Status s = status(i);
+          return s.phase == Phase::member && s.record == record_ ? Step::acquired : Step::gone;
+        });
+  }
+
+  /// Takes those out of the queue who wait for more than there is, and lets in who fits then. After a capacity became
+  /// smaller; each of them would find it out by itself, within a second.
+  void evict() const noexcept {
+    EntryIndex at = head_of(load()).entry;
+    for (std::uint64_t steps = 0; at != nil_entry && steps < 2ULL * view_->geo.entry_count(); ++steps) {
+      const Entry& e = view_->entry(at);
+      const Status s = status(at);
+      // Granted or gone while it was looked at: the links lead nowhere any more, so from the head again.
+      if (s.phase != Phase::waiting || s.record != record_) {
+        at = head_of(load()).entry;
+        continue;
+      }
+      const EntryIndex next = unpack_link(P::load(e.next)).entry;
+      const bool last = load().tail == at || !view_->entry_exists(next);
+      if (need_of(at) > capacity()) cancel(at);
+      if (last) break;
+      at = next;
+    }
+    settle();
+  }
+
+  [[nodiscard]] std::uint32_t capacity() const noexcept { return unpack_amount(P::load(record().capacity)).amount; }
+  [[nodiscard]] std::uint32_t weight_of(EntryIndex i) const noexcept {
+    return unpack_amount(P::load(view_->entry(i).weight)).amount;
+  }
+  /// What there must be for it to be let in some day.
+  [[nodiscard]] std::uint32_t need_of(EntryIndex i) const noexcept {
+    return weight_of(i) + P::load(view_->entry(i).beside);
+  }
+  /// By the owner of an entry that is in no word.
+  void set_weight(EntryIndex i, std::uint32_t weight) const noexcept {
+    Word64& word = view_->entry(i).weight;
+    P::store(word, pack(Amount{weight, P::keeps(Safety::weight_keeps_stamp) ? unpack_amount(P::load(word)).stamp : 0}));
+  }
+
+  /// Grants heads that fit, and takes those out of the queue who never will: after a death, a cancelled head, or a
+  /// stopped canceller there may be some.
   void settle() const noexcept {
     for (;;) {
       const core::Control c = load();
@@ -175,11 +272,16 @@ class ControlOps {
       if (c.tail == nil_entry && !P::keeps(Safety::finish_when_none_waits)) return;
       if ((P::keeps(Safety::finish_before_settle) && !finish(c)) || c.tail == nil_entry) return;
       const core::Head head = head_of(c);
-      if (!core::head_fits(c, P::load(record().capacity), head) || at_end(c.seq)) {
+      const std::uint32_t amount = capacity();
+      const bool never = head.entry != nil_entry && need_of(head.entry) > amount && P::keeps(Safety::settle_evicts);
+      if ((!never && !core::head_fits(c, amount, head)) || at_end(c.seq)) {
         if (P::load_seq(record().control) != c.seq) continue;
         return;
       }
-      const core::Control n = core::grant(c, head);
+      // The neighbour before a head does not matter (core::cancel).
+      const core::Control n =
+          never ? core::cancel(c, head.entry, unpack_link(P::load(view_->entry(head.entry).next)).entry, nil_entry)
+                : core::grant(c, head);
       if (P::cas(record().control, c, n)) finish(n);
     }
   }
@@ -221,7 +323,7 @@ class ControlOps {
     // Of damaged links a head that does not wait could be granted for ever.
     const Status s = status(head);
     if (s.phase != Phase::waiting || s.record != record_) return {};
-    return {head, P::load(view_->entry(head).weight)};
+    return {head, weight_of(head)};
   }
 
  private:
@@ -253,7 +355,7 @@ class ControlOps {
     const core::Packed p = P::guess(rec.control);
     if (p.bits != alone(0, i, core::Op::release) ||
         (P::keeps(Safety::retake_generation) && P::load(rec.generation) != generation_) ||
-        (P::keeps(Safety::retake_fits) && weight > P::load(rec.capacity)) || at_end(p.seq)) {
+        (P::keeps(Safety::retake_fits) && weight > capacity()) || at_end(p.seq)) {
       return {Step::busy};
     }
     Entry& e = view_->entry(i);
@@ -275,7 +377,9 @@ class ControlOps {
     return Step::acquired;
   }
 
-  [[gnu::noinline]] Result take(EntryIndex i, std::uint32_t weight, std::int64_t now_ns, bool queue) const noexcept {
+  enum class Place : std::uint8_t { nowhere, tail, first, nowhere_but_first };
+
+  [[gnu::noinline]] Result take(EntryIndex i, std::uint32_t weight, std::int64_t now_ns, Place place) const noexcept {
     Record& rec = record();
     Entry& e = view_->entry(i);
     for (;;) {
@@ -285,9 +389,10 @@ class ControlOps {
       const bool own = c.op == core::Op::release && c.last == i;
       if (!own && P::keeps(Safety::finish_before_take) && !finish(c)) return {Step::corrupt};
       if (at_end(c.seq)) return {Step::exhausted};
-      const std::uint32_t capacity = P::load(rec.capacity);
+      const std::uint32_t capacity = this->capacity();
       const std::uint64_t prepared = pack(Status{Phase::prepared, record_, (c.seq + 1) & stamp_mask});
-      if (core::admits(c, capacity, weight)) {
+      const bool past_others = place == Place::first || place == Place::nowhere_but_first;
+      if (past_others ? core::fits(c, capacity, weight) : core::admits(c, capacity, weight)) {
         P::store(e.since_ns, static_cast<std::uint64_t>(now_ns));
         P::store(e.status, prepared);
         if (P::cas(rec.control, c, core::acquire(c, i, weight))) return {Step::acquired, c.seq + 1};
@@ -298,11 +403,14 @@ class ControlOps {
         settle();
         continue;
       }
-      if (!queue) {
+      const bool never = weight + P::load(e.beside) > capacity;
+      const bool head_is_first = place == Place::first && head.entry != nil_entry &&
+                                 (P::load(view_->entry(head.entry).flags) & entry_first) != 0;
+      if (place == Place::nowhere || place == Place::nowhere_but_first || never || head_is_first) {
         if (P::load_seq(rec.control) != c.seq) continue;
         if (P::keeps(Safety::busy_leaves_entry_free))
           P::store(e.status, pack(Status{Phase::free, record_, c.seq & stamp_mask}));
-        return {Step::busy, c.seq};
+        return {never ? Step::impossible : head_is_first ? Step::deadlock : Step::busy, c.seq};
       }
       if (c.tail != nil_entry && head.entry == nil_entry) {
         if (P::load_seq(rec.control) != c.seq) continue;
@@ -313,7 +421,8 @@ class ControlOps {
       P::store(e.prev, pack(Link{c.tail, stamp}));
       P::store(e.next, pack(Link{c.tail == nil_entry ? i : head.entry, stamp}));
       P::store(e.status, prepared);
-      const core::Control n = core::enqueue(c, i);
+      const core::Control n =
+          place == Place::first && c.tail != nil_entry ? core::queue_first(c, i) : core::enqueue(c, i);
       if (!P::cas(rec.control, c, n)) continue;
       return {finish(n) ? Step::queued : Step::corrupt, n.seq};
     }
@@ -322,28 +431,77 @@ class ControlOps {
   // One attempt to release or reclaim at the finished word c; busy: try again.
   Result give_back(const core::Control& c, EntryIndex i, Loss loss) const noexcept {
     if (at_end(c.seq)) return {Step::exhausted};
-    Entry& e = view_->entry(i);
     const core::Head head = head_of(c);
-    core::Release r = core::release(c, i, P::load(e.weight), P::load(record().capacity), head, loss != Loss::none);
+    core::Release r = core::release(c, i, weight_of(i), capacity(), head, loss != Loss::none);
     if (loss != Loss::none && !P::keeps(Safety::reclaim_raises_sequence)) r.next.seq = c.seq;
-    if (r.next.op != core::Op::release) {
-      // The hand-off field must be right before the word says so, and must not change once it has the stamp.
-      const std::uint64_t stamp = handoff_stamp(record_, r.next.seq);
-      const std::uint64_t read = P::load(e.handoff);
-      if (unpack_handoff(read).stamp != stamp || !P::keeps(Safety::handoff_adopted)) {
-        if (P::keeps(Safety::handoff_current) && P::load_seq(record().control) != c.seq) return {Step::busy};
-        if (!P::cas(e.handoff, read, pack(Handoff{r.grantee, loss, stamp}))) return {Step::busy};
-      } else if ((unpack_handoff(read).loss == Loss::none) != (loss == Loss::none) &&
-                 P::keeps(Safety::handoff_intents)) {
-        // Owner and reclaimer meet, and the other one's intent may become true at this very sequence. Move on by one.
-        pass_over(c, i);
-        return {Step::busy};
-      }
-    }
+    if (r.next.op != core::Op::release && !prepare_handoff(c, i, {r.grantee, loss})) return {Step::busy};
     if (!P::cas(record().control, c, r.next)) return {Step::busy};
     if (r.next.op != core::Op::release && !finish(r.next)) return {Step::corrupt};
     if (r.grantee != nil_entry && P::keeps(Safety::settle_after_grant)) settle();
     return {loss != Loss::none ? Step::reclaimed : Step::released, r.next.seq};
+  }
+
+  // The hand-off field must be right before the word says so, and must not change once it has the stamp of the
+  // operation after c. False: try again.
+  bool prepare_handoff(const core::Control& c, EntryIndex i, Handoff plan) const noexcept {
+    Entry& e = view_->entry(i);
+    plan.stamp = handoff_stamp(record_, c.seq + 1);
+    const std::uint64_t raw = P::load(e.handoff);
+    const Handoff read = unpack_handoff(raw);
+    if (read.stamp != plan.stamp || !P::keeps(Safety::handoff_adopted)) {
+      if (P::keeps(Safety::handoff_current) && P::load_seq(record().control) != c.seq) return false;
+      return P::cas(e.handoff, raw, pack(plan));
+    }
+    const bool same_intent =
+        (read.loss == Loss::none) == (plan.loss == Loss::none) && read.moves_weight == plan.moves_weight;
+    if (same_intent || !P::keeps(Safety::handoff_intents)) return true;
+    // Owner and reclaimer meet, and the other one's intent may become true at this very sequence. Move on by one.
+    pass_over(c, i);
+    return false;
+  }
+
+  // A merge or a shrink: `last` is its entry, `plan` its hand-off field.
+  template <class Next>
+  Result move_weight(EntryIndex i, std::uint64_t token, EntryIndex last, std::uint64_t last_token, Next&& next,
+                     Handoff plan, Step done) const noexcept {
+    plan.moves_weight = true;
+    for (;;) {
+      const core::Control c = load();
+      if (const Step s = usable(c); s != Step::acquired) return {s};
+      if (P::keeps(Safety::finish_before_move) && !finish(c)) return {Step::corrupt};
+      if (!holds(i, token) || !holds(last, last_token)) {
+        if (P::load_seq(record().control) != c.seq) continue;
+        return {Step::gone};
+      }
+      if (at_end(c.seq)) return {Step::exhausted};
+      const core::Control n = next(c);
+      if (!prepare_handoff(c, last, plan) || !P::cas(record().control, c, n)) continue;
+      return {finish(n) ? done : Step::corrupt, n.seq};
+    }
+  }
+
+  // `may()`: acquired if it may go on, asked at a finished word.
+  template <class Next, class May>
+  Result change_capacity(Step done, Next&& next, May&& may) const noexcept {
+    for (;;) {
+      const core::Control c = load();
+      if (const Step s = usable(c); s != Step::acquired) return {s};
+      if (P::keeps(Safety::finish_before_resize) && !finish(c)) return {Step::corrupt};
+      if (const Step s = may(); s != Step::acquired) {
+        if (P::load_seq(record().control) != c.seq) continue;
+        return {s};
+      }
+      if (at_end(c.seq)) return {Step::exhausted};
+      const core::Control n = next(c);
+      if (!P::cas(record().control, c, n)) continue;
+      if (!finish(n)) return {Step::corrupt};
+      if (P::keeps(Safety::evict_after_resize)) evict();
+      return {done, n.seq};
+    }
+  }
+  template <class Next>
+  Result change_capacity(Step done, Next&& next) const noexcept {
+    return change_capacity(done, next, [] { return Step::acquired; });
   }
 
   // Uses up the sequence after `c`, and changes nothing else: every CAS that was prepared at `c` fails. False: somebody

@@ -22,6 +22,8 @@
 //       entry that the word names last. So an entry that left the word (free, lost) is proof that its operation is
 //       finished: only then may it be used again, which overwrites the hand-off field that the finishers need. A
 //       grantee that sees itself held must still finish.
+//       What is *added* to an amount (a merge, a member) stands in the amount before the entry that brings it leaves
+//       the word or becomes a member: whoever finds that entry changed need not look at the amount.
 //   F4  An owner may leave its own acquire and its own plain release unfinished, since its next operation on the word
 //       follows from them: it reads `prepared` stamped with its token as held. Everybody else finishes them.
 //   F5  The owner prepares its entry with plain stores: only when it is not in the word (its own release or cancel
@@ -49,9 +51,10 @@ class Finisher {
 
   /// Brings the operation that made `c` to its end. False: an index points outside of the tables (corruption).
   bool finish(const core::Control& c) const noexcept {
-    if (c.last == nil_entry) return true;
-    if (!core::plausible(c) || !view_.entry_exists(c.last) || (c.tail != nil_entry && !view_.entry_exists(c.tail)))
-      return false;
+    const EntryIndex touched = core::touched(c);
+    if (touched == nil_entry && c.op != core::Op::resize) return true;
+    if (!core::plausible(c) || (c.tail != nil_entry && !view_.entry_exists(c.tail))) return false;
+    if (touched != nil_entry && !view_.entry_exists(touched)) return false;
     switch (c.op) {
       case core::Op::acquire: return acquired(c);
       case core::Op::enqueue: return enqueued(c);
@@ -71,6 +74,12 @@ class Finisher {
       }
       case core::Op::grant: return granted(c, c.last);
       case core::Op::cancel: return cancelled(c);
+      case core::Op::queue_first: return queued_first(c);
+      case core::Op::merge:
+      case core::Op::shrink: return weight_moved(c);
+      case core::Op::join: return joined(c);
+      case core::Op::leave: return left(c);
+      case core::Op::resize: return resized(c);
       case core::Op::keep:
       case core::Op::none:
       case core::Op::close: return true;
@@ -119,6 +128,13 @@ class Finisher {
     }
   }
 
+  // The same of a weight or a capacity: what is added to it must not be added twice.
+  void set_amount(Word64& word, std::uint64_t read, std::uint64_t amount, const core::Control& c) const noexcept {
+    const std::uint64_t most = core::max_capacity;
+    if (unpack_amount(read).stamp == stamp(c) && P::keeps(Safety::amount_stamps)) return;
+    P::cas(word, read, pack(Amount{static_cast<std::uint32_t>(amount < most ? amount : most), stamp(c)}));
+  }
+
   bool acquired(const core::Control& c) const noexcept {
     Entry& e = view_.entry(c.last);
     const std::uint64_t before = to(Phase::prepared, c.seq);
@@ -143,6 +159,24 @@ class Finisher {
     } else if (!current<Safety::enqueued_current>(c)) {
       return true;
     }
+    P::cas(e.status, before, to(Phase::waiting, c.seq));
+    return true;
+  }
+
+  // As an enqueue, but between the tail and the head that was.
+  bool queued_first(const core::Control& c) const noexcept {
+    Entry& e = view_.entry(c.last);
+    const std::uint64_t before = to(Phase::prepared, c.seq);
+    const EntryIndex behind = unpack_link(P::load(e.next)).entry;
+    if (P::load(e.status) != before) return true;
+    if (c.tail == nil_entry || !view_.entry_exists(behind)) return !current(c);
+    Entry& tail = view_.entry(c.tail);
+    Entry& b = view_.entry(behind);
+    const std::uint64_t tail_next = P::load(tail.next);
+    const std::uint64_t b_prev = P::load(b.prev);
+    if (!current<Safety::enqueued_current>(c)) return true;
+    point(tail.next, tail_next, c.last, c);
+    point(b.prev, b_prev, c.last, c);
     P::cas(e.status, before, to(Phase::waiting, c.seq));
     return true;
   }
@@ -213,6 +247,14 @@ class Finisher {
   bool cancelled(const core::Control& c) const noexcept {
     Entry& e = view_.entry(c.last);
     const std::uint64_t raw = P::load(e.status);
+    const std::uint64_t out = to(Phase::free, c.seq);
+    const bool async = (P::load(e.flags) & entry_async) != 0;
+    // It may have been taken out by somebody else, who died before the call.
+    const auto tell = [&] {
+      call(e);
+      if (async) signal_owner(c.last);
+    };
+    if (raw == out && P::keeps(Safety::cancel_calls_again)) tell();
     if (!mine(unpack_status(raw), Phase::waiting)) return true;
     const EntryIndex behind = unpack_link(P::load(e.next)).entry;
     const EntryIndex ahead = unpack_link(P::load(e.prev)).entry;
@@ -237,10 +279,59 @@ class Finisher {
       }
     }
     if (!current<Safety::cancelled_current>(c)) return true;
-    P::cas(e.status, raw, to(Phase::free, c.seq));
-    if (P::keeps(Safety::cancel_calls_it)) call(e);  // it may have been taken out by somebody else
+    P::cas(e.status, raw, out);
+    if (P::keeps(Safety::cancel_calls_it)) tell();
     // The one behind watches the process before it, which is another one now.
     if (c.tail != nil_entry && P::keeps(Safety::cancel_calls_successor)) call(view_.entry(behind));
+    return true;
+  }
+
+  // A merge or a shrink: the weight first, then, of a merge, the phase of the part.
+  bool weight_moved(const core::Control& c) const noexcept {
+    const bool merge = c.op == core::Op::merge;
+    Entry& e = view_.entry(c.last);
+    const Handoff h = unpack_handoff(P::load(e.handoff));
+    // Its owner went on, so it was finished.
+    if (h.stamp != handoff_stamp(record_, c.seq) && P::keeps(Safety::weight_moved_stamp)) return true;
+    if (merge && !view_.entry_exists(h.entry)) return !current(c);
+    Entry& whole = merge ? view_.entry(h.entry) : e;
+    const std::uint64_t had = P::load(whole.weight);
+    const std::uint64_t part = P::load(e.weight);
+    if (!current<Safety::weight_moved_current>(c)) return true;
+    const std::uint64_t sum = std::uint64_t{unpack_amount(had).amount} + unpack_amount(part).amount;
+    if (!P::keeps(Safety::merged_part_last) && merge) released(c, Loss::none);
+    set_amount(whole.weight, had, merge ? sum : h.entry, c);
+    return !merge || released(c, Loss::none);
+  }
+
+  bool resized(const core::Control& c) const noexcept {
+    const std::uint64_t had = P::load(rec_.capacity);
+    if (current<Safety::resized_current>(c)) set_amount(rec_.capacity, had, c.last, c);
+    return true;
+  }
+
+  // The capacity first: the phase is the proof that it was changed.
+  bool joined(const core::Control& c) const noexcept {
+    Entry& e = view_.entry(c.last);
+    const std::uint64_t before = to(Phase::prepared, c.seq);
+    const std::uint64_t had = P::load(rec_.capacity);
+    const std::uint32_t share = unpack_amount(P::load(e.weight)).amount;
+    if (P::load(e.status) != before || !current<Safety::resized_current>(c)) return true;
+    if (!P::keeps(Safety::member_last)) P::cas(e.status, before, to(Phase::member, c.seq));
+    set_amount(rec_.capacity, had, std::uint64_t{unpack_amount(had).amount} + share, c);
+    P::cas(e.status, before, to(Phase::member, c.seq));
+    return true;
+  }
+
+  bool left(const core::Control& c) const noexcept {
+    Entry& e = view_.entry(c.last);
+    const std::uint64_t had = P::load(rec_.capacity);
+    const std::uint32_t share = unpack_amount(P::load(e.weight)).amount;
+    const std::uint64_t raw = P::load(e.status);
+    if (!mine(unpack_status(raw), Phase::member) || !current<Safety::resized_current>(c)) return true;
+    const std::uint32_t capacity = unpack_amount(had).amount;
+    set_amount(rec_.capacity, had, capacity > share ? capacity - share : 0, c);
+    P::cas(e.status, raw, to(Phase::free, c.seq));
     return true;
   }
 

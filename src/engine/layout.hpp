@@ -14,7 +14,7 @@
 namespace shmcoord::engine {
 
 inline constexpr std::uint64_t segment_magic = 0x64726f6f636d6873ULL;  // "shmcoord", little endian
-inline constexpr std::uint32_t layout_version = 3;
+inline constexpr std::uint32_t layout_version = 4;
 inline constexpr std::size_t cache_line = 64;
 inline constexpr std::size_t page_size = 4096;
 
@@ -145,6 +145,7 @@ enum EntryFlag : std::uint32_t {
   entry_async = 4,     // nobody sleeps on it: a grant signals the owner's keeper, which writes the pollable fd
   entry_no_lease = 8,  // `run` without --ttl: only release, proof of death or the operator ends it (C-51)
   entry_provisional = 16,
+  entry_first = 32,  // waits before all others, for it holds already what they wait for
 };
 
 struct alignas(cache_line) Entry {
@@ -155,28 +156,28 @@ struct alignas(cache_line) Entry {
   Word64 handoff;       // Handoff
   Word64 since_ns;      // waiting since, then held since (set again by whoever finishes the grant)
   Word64 heartbeat_ns;  // last explicit sign of life
-  Word64 ttl_ns;        // 0: none; replaces the record's stale threshold (C-51)
-  Word32 weight;
-  Word32 wake;  // futex, see words.hpp
+  Word64 weight;        // Amount
+  Word32 wake;          // futex, see words.hpp
+  Word32 flags;         // EntryFlag
   // Cold: written by the owner before it is prepared, read by people and recoverers.
-  Word32 flags;            // EntryFlag
+  Word64 ttl_ns;           // 0: none; replaces the record's stale threshold (C-51)
   Word32 text_version;     // odd while the texts are being changed
   std::uint32_t thread;    // owner's thread id, for the deadlock picture
   std::int32_t bound_pid;  // detached: dies with this process; 0 none
+  Word32 beside;           // of a wait for more: what its owner holds already, in another entry
   std::uint64_t bound_start_time;
   std::uint64_t bound_pid_namespace;
   Word64 token;  // full sequence of the grant, as the owner saw it; its low bits are in status
   std::uint32_t holder_bytes;
   std::uint32_t reason_bytes;
-  Word64 boot;  // of a detached hold: number of the boot that it was acquired in
-  Word64 reserved;
+  Word64 boot;                 // of a detached hold: number of the boot that it was acquired in
   std::array<char, 128> text;  // holder, then reason, when both fit; else all of it stands in the long-text row
 };
 inline constexpr std::size_t long_text_bytes = max_holder + 1 + max_reason;  // 4352
 
 // --- names -----------------------------------------------------------------------------------------------------------
 
-enum class Kind : std::uint32_t { none = 0, lock = 1, semaphore = 2 };
+enum class Kind : std::uint32_t { none = 0, lock = 1, semaphore = 2, shared_lock = 3 };
 
 /// State of a record, in the dense directory: {state:2 | claimer's slot:16 | generation:46}. The generation grows at
 /// each claim, so (record, generation) names one life of one name for ever.
@@ -201,8 +202,7 @@ struct alignas(cache_line) Record {
   Word64 holder;      // Link: the latest holder; of a lock, the holder
   Word64 previous;    // Handoff: robbed holder, until the next one has been told (C-52)
   Word64 generation;  // of this life, equal to the directory's; 0 while not live
-  Word32 capacity;
-  Word32 kind;  // Kind
+  Word64 capacity;    // Amount
   Word64 stale_threshold_ns;
   Word64 default_ttl_ns;  // 0 none
   // Cold.
@@ -211,10 +211,12 @@ struct alignas(cache_line) Record {
   Word64 chain;  // name index: {next record, mark, its generation}
   Word64 name_hash;
   Word32 name_bytes;
+  Word32 kind;         // Kind
+  Word32 per_session;  // of a quota: what each session that joins adds to the capacity; 0: it is fixed
   std::uint32_t reserved32;
-  std::array<char, 88> name;  // when it fits; else in the long-name row
+  std::array<char, 80> name;  // when it fits; else in the long-name row
 };
-inline constexpr std::size_t inline_name_bytes = 88;
+inline constexpr std::size_t inline_name_bytes = 80;
 inline constexpr std::size_t long_name_bytes = 256;
 
 /// Who was robbed, kept for the next holder beyond the life of the robbed entry. Each word is {low 32 bits of the

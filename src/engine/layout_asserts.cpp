@@ -73,20 +73,20 @@ static_assert(offsetof(Entry, prev) == 16 && sizeof(Entry::prev) == 8);
 static_assert(offsetof(Entry, handoff) == 24 && sizeof(Entry::handoff) == 8);
 static_assert(offsetof(Entry, since_ns) == 32 && sizeof(Entry::since_ns) == 8);
 static_assert(offsetof(Entry, heartbeat_ns) == 40 && sizeof(Entry::heartbeat_ns) == 8);
-static_assert(offsetof(Entry, ttl_ns) == 48 && sizeof(Entry::ttl_ns) == 8);
-static_assert(offsetof(Entry, weight) == 56 && sizeof(Entry::weight) == 4);
-static_assert(offsetof(Entry, wake) == 60 && sizeof(Entry::wake) == 4);
-static_assert(offsetof(Entry, flags) == 64 && sizeof(Entry::flags) == 4);
-static_assert(offsetof(Entry, text_version) == 68 && sizeof(Entry::text_version) == 4);
-static_assert(offsetof(Entry, thread) == 72 && sizeof(Entry::thread) == 4);
-static_assert(offsetof(Entry, bound_pid) == 76 && sizeof(Entry::bound_pid) == 4);
-static_assert(offsetof(Entry, bound_start_time) == 80 && sizeof(Entry::bound_start_time) == 8);
-static_assert(offsetof(Entry, bound_pid_namespace) == 88 && sizeof(Entry::bound_pid_namespace) == 8);
-static_assert(offsetof(Entry, token) == 96 && sizeof(Entry::token) == 8);
-static_assert(offsetof(Entry, holder_bytes) == 104 && sizeof(Entry::holder_bytes) == 4);
-static_assert(offsetof(Entry, reason_bytes) == 108 && sizeof(Entry::reason_bytes) == 4);
-static_assert(offsetof(Entry, boot) == 112 && sizeof(Entry::boot) == 8);
-static_assert(offsetof(Entry, reserved) == 120 && sizeof(Entry::reserved) == 8);
+static_assert(offsetof(Entry, weight) == 48 && sizeof(Entry::weight) == 8);
+static_assert(offsetof(Entry, wake) == 56 && sizeof(Entry::wake) == 4);
+static_assert(offsetof(Entry, flags) == 60 && sizeof(Entry::flags) == 4);
+static_assert(offsetof(Entry, ttl_ns) == 64 && sizeof(Entry::ttl_ns) == 8);
+static_assert(offsetof(Entry, text_version) == 72 && sizeof(Entry::text_version) == 4);
+static_assert(offsetof(Entry, thread) == 76 && sizeof(Entry::thread) == 4);
+static_assert(offsetof(Entry, bound_pid) == 80 && sizeof(Entry::bound_pid) == 4);
+static_assert(offsetof(Entry, beside) == 84 && sizeof(Entry::beside) == 4);
+static_assert(offsetof(Entry, bound_start_time) == 88 && sizeof(Entry::bound_start_time) == 8);
+static_assert(offsetof(Entry, bound_pid_namespace) == 96 && sizeof(Entry::bound_pid_namespace) == 8);
+static_assert(offsetof(Entry, token) == 104 && sizeof(Entry::token) == 8);
+static_assert(offsetof(Entry, holder_bytes) == 112 && sizeof(Entry::holder_bytes) == 4);
+static_assert(offsetof(Entry, reason_bytes) == 116 && sizeof(Entry::reason_bytes) == 4);
+static_assert(offsetof(Entry, boot) == 120 && sizeof(Entry::boot) == 8);
 static_assert(offsetof(Entry, text) == 128 && sizeof(Entry::text) == 128);
 
 static_assert(sizeof(Record) == 192 && alignof(Record) == 64 && std::is_standard_layout_v<Record> &&
@@ -95,8 +95,7 @@ static_assert(offsetof(Record, control) == 0 && sizeof(Record::control) == 16);
 static_assert(offsetof(Record, holder) == 16 && sizeof(Record::holder) == 8);
 static_assert(offsetof(Record, previous) == 24 && sizeof(Record::previous) == 8);
 static_assert(offsetof(Record, generation) == 32 && sizeof(Record::generation) == 8);
-static_assert(offsetof(Record, capacity) == 40 && sizeof(Record::capacity) == 4);
-static_assert(offsetof(Record, kind) == 44 && sizeof(Record::kind) == 4);
+static_assert(offsetof(Record, capacity) == 40 && sizeof(Record::capacity) == 8);
 static_assert(offsetof(Record, stale_threshold_ns) == 48 && sizeof(Record::stale_threshold_ns) == 8);
 static_assert(offsetof(Record, default_ttl_ns) == 56 && sizeof(Record::default_ttl_ns) == 8);
 static_assert(offsetof(Record, max_hold_ns) == 64 && sizeof(Record::max_hold_ns) == 8);
@@ -104,8 +103,10 @@ static_assert(offsetof(Record, heartbeat_interval_ns) == 72 && sizeof(Record::he
 static_assert(offsetof(Record, chain) == 80 && sizeof(Record::chain) == 8);
 static_assert(offsetof(Record, name_hash) == 88 && sizeof(Record::name_hash) == 8);
 static_assert(offsetof(Record, name_bytes) == 96 && sizeof(Record::name_bytes) == 4);
-static_assert(offsetof(Record, reserved32) == 100 && sizeof(Record::reserved32) == 4);
-static_assert(offsetof(Record, name) == 104 && sizeof(Record::name) == 88);
+static_assert(offsetof(Record, kind) == 100 && sizeof(Record::kind) == 4);
+static_assert(offsetof(Record, per_session) == 104 && sizeof(Record::per_session) == 4);
+static_assert(offsetof(Record, reserved32) == 108 && sizeof(Record::reserved32) == 4);
+static_assert(offsetof(Record, name) == 112 && sizeof(Record::name) == 80);
 
 static_assert(sizeof(Notice) == 64 && alignof(Notice) == 16 && std::is_standard_layout_v<Notice> &&
               std::is_trivially_copyable_v<Notice>);

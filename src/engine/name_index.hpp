@@ -406,7 +406,7 @@ template <class P>
 void NameIndex<P>::write_record(RecordIndex r, std::string_view name, std::uint64_t name_hash, Kind kind,
                                 std::uint32_t capacity, const LockConfigNs& config) {
   Record& record = view_.record(r);
-  P::store(record.capacity, capacity);
+  P::store(record.capacity, pack(Amount{capacity, 0}));
   P::store(record.kind, static_cast<std::uint32_t>(kind));
   P::store(record.stale_threshold_ns, static_cast<std::uint64_t>(config.stale_threshold_ns));
   P::store(record.default_ttl_ns, static_cast<std::uint64_t>(config.ttl_ns));

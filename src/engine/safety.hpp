@@ -45,6 +45,12 @@
   line(handle_generation, "an operation is only on its own life of the record")                  \
   line(closed_word, "no operation follows on a closed word")                                     \
   line(sequence_end, "no operation follows on the last sequence")                                \
+  line(finish_before_move, "a merge or a shrink first finishes the word")                        \
+  line(finish_before_resize, "so does a change of the capacity")                                 \
+  line(weight_keeps_stamp, "an owner that sets its weight anew leaves the stamp")                \
+  line(settle_after_shrink, "a hold that got smaller lets in who fits now")                      \
+  line(settle_evicts, "a head that can never fit is taken out of the queue")                     \
+  line(evict_after_resize, "so are those behind it, by who changed the capacity")                \
   line(handoff_current, "the hand-off field is written only while the word stands")              \
   line(handoff_adopted, "a hand-off field with the stamp is adopted, never overwritten")         \
   line(handoff_intents, "owner and reclaimer who meet move on by one sequence")                  \
@@ -58,6 +64,12 @@
   line(granted_current, "nor does finishing a grant")                                            \
   line(cancelled_links_current, "nor do the links of a cancel")                                  \
   line(cancelled_current, "nor does its status")                                                 \
+  line(amount_stamps, "a weight or a capacity is changed once by an operation")                  \
+  line(weight_moved_stamp, "the hand-off field of a merge counts only with the word's stamp")    \
+  line(weight_moved_current, "a late finisher of a merge changes no weight")                     \
+  line(merged_part_last, "the part is free only when its weight was added")                      \
+  line(resized_current, "a late finisher of a resize changes no capacity")                       \
+  line(member_last, "a member is one only when the capacity was changed")                        \
   line(status_record, "a status counts only for the record that it names")                       \
   line(link_stamps, "links carry the sequence of the operation that wrote them")                 \
   line(told_once, "a notice that the next holder took is not written again")                     \
@@ -71,6 +83,7 @@
   line(call_changes_word, "a call changes the wake word before the system call")                 \
   line(cancel_of_the_last, "a cancel that is half done is recognised by its stamp")              \
   line(cancel_calls_it, "who is taken out of the queue by others is called")                     \
+  line(cancel_calls_again, "also by who finds it taken out already")                             \
   line(cancel_calls_successor, "so is the one behind, who now watches another")                  \
   /* wait.hpp */                                                                                 \
   line(park_before_look, "a waiter looks after it has said that it sleeps")                      \
@@ -80,6 +93,7 @@
   line(waiter_settles, "and then grants whom somebody forgot")                                   \
   line(waiter_judges, "the head judges the holder's lease")                                      \
   line(waiter_without_waitv, "without futex_waitv the sleeps are short")                         \
+  line(waiter_knows_its_need, "a waiter that can never fit finds it out by itself")              \
   line(granted_settles, "who was let in lets in whoever fits as well")                           \
   /* bury_entry.hpp */                                                                           \
   line(burial_finishes, "a burial first finishes the word")                                      \

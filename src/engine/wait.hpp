@@ -23,7 +23,14 @@
 
 namespace shmcoord::engine {
 
-enum class WaitEnd : std::uint8_t { granted, timed_out, stopped, closed, unusable };
+enum class WaitEnd : std::uint8_t {
+  granted,
+  timed_out,
+  stopped,
+  impossible,  // it waits for more than there is: the capacity became smaller
+  closed,
+  unusable,
+};
 
 /// How long to spin before sleeping, learnt from what happened last. Not shared between threads without care: a wrong
 /// value costs time only.
@@ -132,15 +139,21 @@ class Waiter {
   // What ended the wait, once the entry is neither waiting nor prepared. Who was let in lets in whoever fits as well:
   // the one who granted may have died before it went on.
   [[nodiscard]] WaitEnd outcome() const noexcept {
-    if (P::load(ops_.record().capacity) > 1 && P::keeps(Safety::granted_settles)) ops_.settle();
-    const Phase phase = ops_.status(i_).phase;
-    return phase == Phase::held || phase == Phase::marked || phase == Phase::lost ? WaitEnd::granted : WaitEnd::closed;
+    if (ops_.capacity() > 1 && P::keeps(Safety::granted_settles)) ops_.settle();
+    const Status s = ops_.status(i_);
+    if (s.phase == Phase::held || s.phase == Phase::marked || s.phase == Phase::lost) return WaitEnd::granted;
+    // Others took it out of the queue: by force, or because it would have waited for ever.
+    const Handoff why = unpack_handoff(P::load(e_.handoff));
+    const std::uint64_t seq = seq_of_stamp(s.stamp, P::load_seq(ops_.record().control));
+    const bool forced = why.loss != Loss::none && why.stamp == handoff_stamp(ops_.index(), seq);
+    return forced ? WaitEnd::closed : WaitEnd::impossible;
   }
 
   [[nodiscard]] WaitEnd look(std::int64_t deadline_ns) const noexcept {
     if (!waiting()) return outcome();
     if (around_.stop_requested()) return WaitEnd::stopped;
     if (!around_.usable()) return WaitEnd::unusable;
+    if (ops_.need_of(i_) > ops_.capacity() && P::keeps(Safety::waiter_knows_its_need)) return WaitEnd::impossible;
     if (P::now_ns() >= deadline_ns) return WaitEnd::timed_out;
     return still_waiting;
   }

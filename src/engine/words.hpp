@@ -42,6 +42,7 @@ enum class Phase : std::uint8_t {
   held = 3,
   marked = 4,  // held, and somebody is about to take it away because its lease ran out
   lost = 5,    // taken away; the owner has not been told yet
+  member = 6,  // its weight is part of the capacity as long as its session lives
 };
 
 inline constexpr unsigned stamp_bits = 41;
@@ -89,11 +90,31 @@ constexpr Link unpack_link(std::uint64_t raw) noexcept {
   return {static_cast<EntryIndex>(raw & core::index_mask), raw >> 20U};
 }
 
-// --- hand-off field and `previous` notice: entry:20 | loss:4 | stamp:40 ----------------------------------------------
-// In an entry (`handoff`): whom the release or reclaim with that stamp grants (nil: nobody), and why it was a reclaim.
-// Written by CAS before the control word; a value that already has the stamp is adopted, never changed, because
-// somebody may have acted on it. In a record (`previous`): who was robbed of it last, until the next holder has been
-// told.
+// --- amount: amount:20 | stamp:44 ------------------------------------------------------------------------------------
+// The weight of an entry or the capacity of a record, with the stamp of the operation that changed it last. The owner
+// of an entry that is out of use sets its weight anew with a plain store, and leaves the stamp as it is: after a merge
+// no value from before it comes back, so a late finisher of the merge fails.
+
+struct Amount {
+  std::uint32_t amount = 0;
+  std::uint64_t stamp = 0;
+
+  friend constexpr bool operator==(const Amount&, const Amount&) = default;
+};
+
+constexpr std::uint64_t pack(const Amount& a) noexcept {
+  return std::uint64_t{a.amount & core::index_mask} | a.stamp << 20U;
+}
+constexpr Amount unpack_amount(std::uint64_t raw) noexcept {
+  return {static_cast<std::uint32_t>(raw & core::index_mask), raw >> 20U};
+}
+
+// --- hand-off field and `previous` notice: entry:20 | loss:3 | moves weight:1 | stamp:40 -----------------------------
+// In an entry (`handoff`): what the operation with that stamp does beside the entry itself. Of a release or reclaim:
+// whom it grants (nil: nobody), and why it was a reclaim; of a cancel by force: why. With the bit: to which hold the
+// weight goes (merge), or what weight is left (shrink). Written by CAS before the control word; a value that already
+// has the stamp is adopted, never changed, because somebody may have acted on it. In a record (`previous`): who was
+// robbed of it last, until the next holder has been told.
 
 inline constexpr std::uint64_t handoff_stamp_mask = (1ULL << 40U) - 1;
 
@@ -101,6 +122,7 @@ struct Handoff {
   EntryIndex entry = nil_entry;
   Loss loss = Loss::none;
   std::uint64_t stamp = 0;
+  bool moves_weight = false;
 
   friend constexpr bool operator==(const Handoff&, const Handoff&) = default;
 };
@@ -109,10 +131,12 @@ constexpr std::uint64_t handoff_stamp(RecordIndex record, std::uint64_t seq) noe
   return link_stamp(record, seq) & handoff_stamp_mask;
 }
 constexpr std::uint64_t pack(const Handoff& h) noexcept {
-  return std::uint64_t{h.entry} | std::uint64_t{static_cast<std::uint8_t>(h.loss)} << 20U | h.stamp << 24U;
+  return std::uint64_t{h.entry} | std::uint64_t{static_cast<std::uint8_t>(h.loss)} << 20U |
+         std::uint64_t{h.moves_weight} << 23U | h.stamp << 24U;
 }
 constexpr Handoff unpack_handoff(std::uint64_t raw) noexcept {
-  return {static_cast<EntryIndex>(raw & core::index_mask), static_cast<Loss>(raw >> 20U & 15U), raw >> 24U};
+  return {static_cast<EntryIndex>(raw & core::index_mask), static_cast<Loss>(raw >> 20U & 7U), raw >> 24U,
+          (raw >> 23U & 1U) != 0};
 }
 
 // --- wake word of an entry -------------------------------------------------------------------------------------------

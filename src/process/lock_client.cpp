@@ -363,6 +363,7 @@ AcquireOutcome LockClient::acquire_with(Hold& hold, const Request& request, std:
       case engine::WaitEnd::timed_out: return not_held(AcquireResult::timed_out);
       case engine::WaitEnd::stopped: return not_held(AcquireResult::cancelled);
       case engine::WaitEnd::granted:
+      case engine::WaitEnd::impossible:
       case engine::WaitEnd::closed:
       case engine::WaitEnd::unusable: participant_->require_usable(); fail(Step::closed);
     }

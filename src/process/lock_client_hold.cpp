@@ -197,7 +197,7 @@ void LockClient::remove(Participant& participant, std::string_view name, bool fo
       const engine::EntryIndex held = engine::unpack_link(RealPolicy::load(ops.record().holder)).entry;
       Step step = Step::corrupt;
       if (sound && head != engine::nil_entry) {
-        step = ops.cancel(head).step;
+        step = ops.cancel(head, Loss::forced).step;
       } else if (sound && mapping.view().entry_exists(held)) {
         step = ops.reclaim(held, [](const engine::Entry&) { return Loss::forced; }).step;
       }

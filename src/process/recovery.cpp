@@ -63,11 +63,13 @@ Phase phase_to_be(const View& view, EntryIndex i, const engine::Status& status) 
   if (record == nullptr || status.phase == Phase::lost) return status.phase;
   const core::Control c = RealPolicy::load(record->control);
   engine::Handoff handoff;
-  if (view.entry_exists(c.last)) handoff = engine::unpack_handoff(RealPolicy::load(view.entry(c.last).handoff));
+  const EntryIndex touched = core::touched(c);
+  if (view.entry_exists(touched)) handoff = engine::unpack_handoff(RealPolicy::load(view.entry(touched).handoff));
   const Meaning meaning = meaning_of(c, status.record, i, status, handoff);
   switch (meaning.role) {
     case Role::held: return meaning.marked ? Phase::marked : Phase::held;
     case Role::waiting: return Phase::waiting;
+    case Role::member: return Phase::member;
     case Role::none: break;
   }
   return status.phase == Phase::prepared ? Phase::prepared : Phase::free;
@@ -81,7 +83,7 @@ EntryView entry_view(const View& view, EntryIndex i, const ChunkOwner& owner, co
   v.incarnation = owner.incarnation;
   v.phase = phase_to_be(view, i, status);
   v.record = status.record;
-  v.weight = RealPolicy::load(e.weight);
+  v.weight = engine::unpack_amount(RealPolicy::load(e.weight)).amount;
   v.flags = RealPolicy::load(e.flags);
   v.since_ns = static_cast<std::int64_t>(RealPolicy::load(e.since_ns));
   v.last_sign_ns = last_sign_of(view, i);
@@ -106,7 +108,10 @@ bool owns(const SessionView& s, const EntryView& e) {
 }
 
 std::string describe(const EntryView& e, const SessionView* session, std::string_view why) {
-  std::string text = holds(e.phase) ? "hold of " : e.phase == Phase::waiting ? "wait for " : "entry of ";
+  std::string text = holds(e.phase)              ? "hold of "
+                     : e.phase == Phase::waiting ? "wait for "
+                     : e.phase == Phase::member  ? "share in "
+                                                 : "entry of ";
   text += e.name.empty() ? "record " + std::to_string(e.record) : e.name;
   text += " by " + (e.holder.empty() ? std::string("an implicit holder") : e.holder);
   if (session != nullptr) text += " (pid " + std::to_string(session->pid) + ")";

@@ -33,9 +33,21 @@ using P = engine::RealPolicy;
 
 constexpr std::int64_t look_again_after_ns = 3'000'000;
 constexpr std::uint32_t known_entry_flags = engine::entry_detached | engine::entry_implicit | engine::entry_async |
-                                            engine::entry_no_lease | engine::entry_provisional;
+                                            engine::entry_no_lease | engine::entry_provisional | engine::entry_first;
 
-bool in_word(Phase phase) { return phase == Phase::held || phase == Phase::marked || phase == Phase::waiting; }
+bool in_word(Phase phase) {
+  return phase == Phase::held || phase == Phase::marked || phase == Phase::waiting || phase == Phase::member;
+}
+
+std::string_view noun_of(engine::Kind kind) {
+  switch (kind) {
+    case engine::Kind::semaphore: return "semaphore";
+    case engine::Kind::shared_lock: return "shared lock";
+    case engine::Kind::lock:
+    case engine::Kind::none: break;
+  }
+  return "lock";
+}
 
 class Checker {
  public:
@@ -179,7 +191,7 @@ class Checker {
     const Entry& e = view_.entry(i);
     life_ = P::load(e.status);
     const Status status = engine::unpack_status(life_);
-    if (status.phase > Phase::lost) {
+    if (status.phase > Phase::member) {
       damage(entry_text(i), "has the unknown phase " + std::to_string(static_cast<int>(status.phase)));
       return;
     }
@@ -191,7 +203,7 @@ class Checker {
     if (const std::uint32_t flags = P::load(e.flags); (flags & ~known_entry_flags) != 0) {
       damage(entry_text(i), "has unknown flags");
     }
-    if (P::load(e.weight) == 0) damage(entry_text(i), "has no weight");
+    if (engine::unpack_amount(P::load(e.weight)).amount == 0) damage(entry_text(i), "has no weight");
     if (e.holder_bytes > engine::max_holder || e.reason_bytes > engine::max_reason) {
       damage(entry_text(i), "its holder id or reason is longer than one can be");
       return;
@@ -322,15 +334,23 @@ class Checker {
   }
 
   void judge(const LockView& lock) {
-    const std::string where = (lock.kind == engine::Kind::semaphore ? "semaphore '" : "lock '") + lock.name + "'";
-    if (lock.kind != engine::Kind::lock && lock.kind != engine::Kind::semaphore) damage(where, "is of no known kind");
+    const std::string where = std::string(noun_of(lock.kind)) + " '" + lock.name + "'";
+    const bool is_lock = lock.kind == engine::Kind::lock;
+    if (!is_lock && lock.kind != engine::Kind::semaphore && lock.kind != engine::Kind::shared_lock) {
+      damage(where, "is of no known kind");
+    }
     if (lock.damaged) {
       damage(where, "its control word cannot be right");
       return;
     }
-    if (lock.capacity == 0 || lock.capacity > core::max_capacity ||
-        (lock.kind == engine::Kind::lock && lock.capacity != 1)) {
+    const bool quota = lock.per_session != 0;
+    if ((lock.capacity == 0 && !quota) || lock.capacity > core::max_capacity || (is_lock && lock.capacity != 1)) {
       damage(where, "its capacity is " + std::to_string(lock.capacity));
+    }
+    if (!quota && lock.members != 0) damage(where, "sessions joined it, but its capacity is fixed");
+    if (quota && lock.shares != lock.capacity) {
+      damage(where, "its capacity is " + std::to_string(lock.capacity) + ", but the sessions that joined it brought " +
+                        std::to_string(lock.shares));
     }
     std::uint64_t held = 0;
     for (const GrantView& g : lock.holders) {

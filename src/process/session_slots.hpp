@@ -397,7 +397,7 @@ class SessionSlots {
     if (!P::keeps(Safety::burial_settles_helped)) return;
     if (helping == 0 || !view_.record_exists(static_cast<engine::RecordIndex>(helping - 1))) return;
     const auto r = static_cast<engine::RecordIndex>(helping - 1);
-    engine::ControlOps<P>(view_, r, P::load(view_.record(r).generation)).settle();
+    engine::ControlOps<P>(view_, r, P::load(view_.record(r).generation)).evict();
   }
 
   const View& view_;

@@ -69,16 +69,22 @@ class Painter {
     lock.kind = static_cast<engine::Kind>(P::load(record.kind));
     lock.seq = c.seq;
     lock.used = c.used;
-    lock.capacity = P::load(record.capacity);
+    lock.per_session = P::load(record.per_session);
     lock.stale_threshold_ns = as_time(record.stale_threshold_ns);
     lock.default_ttl_ns = as_time(record.default_ttl_ns);
     lock.max_hold_ns = as_time(record.max_hold_ns);
-    lock.damaged = !core::plausible(c) || (c.last != engine::nil_entry && !view_.entry_exists(c.last)) ||
+    const EntryIndex touched = core::touched(c);
+    lock.damaged = !core::plausible(c) || (touched != engine::nil_entry && !view_.entry_exists(touched)) ||
                    (c.tail != engine::nil_entry && !view_.entry_exists(c.tail));
     if (lock.damaged) return;
 
-    const Handoff handoff =
-        c.last == engine::nil_entry ? Handoff{} : engine::unpack_handoff(P::load(view_.entry(c.last).handoff));
+    Handoff handoff;
+    engine::Amount last;
+    if (touched != engine::nil_entry) {
+      handoff = engine::unpack_handoff(P::load(view_.entry(touched).handoff));
+      last = weight_word(touched);
+    }
+    lock.capacity = capacity_to_be(c, lock.record, engine::unpack_amount(P::load(record.capacity)), last);
     const auto meaning = [&](EntryIndex i) {
       const Status status = engine::unpack_status(P::load(view_.entry(i).status));
       return meaning_of(c, lock.record, i, status, handoff);
@@ -86,8 +92,15 @@ class Painter {
     std::vector<std::pair<std::int64_t, EntryIndex>> waiting;
     for (const EntryIndex i : candidates(lock.record, record, c, handoff)) {
       const Meaning m = meaning(i);
-      if (m.role == Role::held) lock.holders.push_back(describe(lock.record, i, m));
+      if (m.role == Role::held) {
+        lock.holders.push_back(describe(lock.record, i, m));
+        lock.holders.back().weight = weight_to_be(c, lock.record, i, weight_word(i), last, handoff);
+      }
       if (m.role == Role::waiting) waiting.push_back({as_time(view_.entry(i).since_ns), i});
+      if (m.role == Role::member) {
+        ++lock.members;
+        lock.shares += weight_word(i).amount;
+      }
     }
     std::sort(waiting.begin(), waiting.end());
     for (const EntryIndex i : in_queue_order(c, meaning, waiting, lock.queue_whole)) {
@@ -103,7 +116,8 @@ class Painter {
     auto m = std::lower_bound(members_.begin(), members_.end(), Member{r, 0});
     for (; m != members_.end() && m->record == r; ++m) found.push_back(m->entry);
     const std::size_t listed = found.size();
-    for (const EntryIndex i : {c.last, handoff.entry, c.tail, engine::unpack_link(P::load(record.holder)).entry}) {
+    for (const EntryIndex i :
+         {core::touched(c), handoff.entry, c.tail, engine::unpack_link(P::load(record.holder)).entry}) {
       const auto end = found.begin() + static_cast<std::ptrdiff_t>(listed);
       if (i == engine::nil_entry || std::binary_search(found.begin(), end, i)) continue;
       if (std::find(end, found.end(), i) == found.end()) found.push_back(i);
@@ -124,7 +138,7 @@ class Painter {
     EntryIndex before_last = engine::nil_entry;
     if (c.op == core::Op::enqueue) before_last = engine::unpack_link(P::load(view_.entry(c.last).prev)).entry;
     whole = c.tail == engine::nil_entry;
-    EntryIndex at = whole ? engine::nil_entry : next_of(c.tail);
+    EntryIndex at = whole ? engine::nil_entry : c.op == core::Op::queue_first ? c.last : next_of(c.tail);
     // Some may have come since the entries were listed. Bounded by what was listed, so that damage costs little.
     const std::size_t most = 2 * waiting.size() + 1000;
     for (std::size_t steps = 0; !whole && steps < most && view_.entry_exists(at); ++steps) {
@@ -139,13 +153,17 @@ class Painter {
     return order;
   }
 
+  [[nodiscard]] engine::Amount weight_word(EntryIndex i) const noexcept {
+    return engine::unpack_amount(P::load(view_.entry(i).weight));
+  }
+
   GrantView describe(RecordIndex r, EntryIndex i, const Meaning& m) const {
     const Entry& e = view_.entry(i);
     GrantView g;
     g.entry = i;
     g.token = m.token;
     g.marked = m.marked;
-    g.weight = P::load(e.weight);
+    g.weight = weight_word(i).amount;
     g.flags = P::load(e.flags);
     g.since_ns = as_time(e.since_ns);
     g.ttl_ns = as_time(e.ttl_ns);

@@ -25,7 +25,7 @@
 
 namespace shmcoord::process {
 
-enum class Role : std::uint8_t { none, waiting, held };
+enum class Role : std::uint8_t { none, waiting, held, member };
 
 struct Meaning {
   Role role = Role::none;
@@ -41,7 +41,7 @@ struct Meaning {
                                            const engine::Status& status, const engine::Handoff& handoff) noexcept {
   using engine::Phase;
   if (!core::plausible(c) || status.record != record) return {};
-  const bool last = entry == c.last;
+  const bool last = entry == core::touched(c);
   const bool in_hold = status.phase == Phase::held || status.phase == Phase::marked;
   const auto prepared_at = [&](std::uint64_t seq) {
     return status == engine::Status{Phase::prepared, record, seq & engine::stamp_mask};
@@ -53,6 +53,7 @@ struct Meaning {
       if (last && prepared_at(c.seq)) return granted_now;
       break;
     case core::Op::enqueue:
+    case core::Op::queue_first:
       if (last && prepared_at(c.seq)) return {Role::waiting, false, 0};
       break;
     case core::Op::release:
@@ -70,15 +71,48 @@ struct Meaning {
     case core::Op::cancel:
       if (last && status.phase == Phase::waiting) return {};
       break;
+    case core::Op::merge:
+      if (handoff.stamp == engine::handoff_stamp(record, c.seq) && gives_up) return {};
+      break;
+    case core::Op::join:
+      if (last && prepared_at(c.seq)) return {Role::member, false, 0};
+      break;
+    case core::Op::leave:
+      if (last && status.phase == Phase::member) return {};
+      break;
+    case core::Op::shrink:
+    case core::Op::resize:
     case core::Op::keep:
     case core::Op::none:
     case core::Op::close: break;
   }
   if (status.phase == Phase::waiting) return {Role::waiting, false, 0};
+  if (status.phase == Phase::member) return {Role::member, false, 0};
   if (!in_hold) return {};
   const std::uint64_t token = engine::seq_of_stamp(status.stamp, c.seq);
   const bool marked = status.phase == Phase::marked;
   return {Role::held, marked, token <= c.seq ? token : 0};
+}
+
+/// Likewise the weight of an entry; `last` is the weight of the entry that the word touched.
+[[nodiscard]] constexpr std::uint32_t weight_to_be(const core::Control& c, RecordIndex record, EntryIndex entry,
+                                                   const engine::Amount& weight, const engine::Amount& last,
+                                                   const engine::Handoff& handoff) noexcept {
+  const bool moved = handoff.moves_weight && handoff.stamp == engine::handoff_stamp(record, c.seq);
+  if (!moved || weight.stamp == engine::link_stamp(record, c.seq)) return weight.amount;
+  if (c.op == core::Op::merge && entry == handoff.entry) return weight.amount + last.amount;
+  return c.op == core::Op::shrink && entry == c.last ? handoff.entry : weight.amount;
+}
+
+/// Likewise the capacity.
+[[nodiscard]] constexpr std::uint32_t capacity_to_be(const core::Control& c, RecordIndex record,
+                                                     const engine::Amount& capacity,
+                                                     const engine::Amount& last) noexcept {
+  if (capacity.stamp == engine::link_stamp(record, c.seq)) return capacity.amount;
+  if (c.op == core::Op::resize) return c.last;
+  if (c.op == core::Op::join) return capacity.amount + last.amount;
+  if (c.op == core::Op::leave) return capacity.amount > last.amount ? capacity.amount - last.amount : 0;
+  return capacity.amount;
 }
 
 /// One who holds or waits.
@@ -117,6 +151,9 @@ struct LockView {
   engine::Kind kind = engine::Kind::lock;
   std::uint64_t seq = 0;
   std::uint32_t capacity = 0;
+  std::uint32_t per_session = 0;  // of a quota
+  std::uint32_t members = 0;      // of a quota: sessions that joined it
+  std::uint64_t shares = 0;       // and what they brought
   std::uint32_t used = 0;
   std::int64_t stale_threshold_ns = 0;
   std::int64_t default_ttl_ns = 0;

@@ -111,6 +111,7 @@ class Walk {
       pending_.pop_front();
       come(w);
       leave(w);
+      change_amounts(w);
       change_nothing(w);
     }
     return seen_.size();
@@ -130,6 +131,10 @@ class Walk {
         World behind = w;
         behind.queue.push_back({i, weight});
         reach(w, enqueue(w.word, i), i, Op::enqueue, std::move(behind));
+        if (w.queue.empty()) continue;
+        World before = w;
+        before.queue.insert(before.queue.begin(), {i, weight});
+        reach(w, queue_first(w.word, i), i, Op::queue_first, std::move(before));
       }
     }
     EXPECT_EQ(head_fits(w.word, w.capacity, w.head()), w.head_has_room());
@@ -164,16 +169,39 @@ class Walk {
     }
   }
 
+  void change_amounts(const World& w) {
+    for (std::size_t k = 0; k < w.holders.size(); ++k) {
+      const Claim who = w.holders[k];
+      for (std::uint32_t weight = 1; weight <= who.weight; ++weight) {
+        World less = w;
+        less.holders[k].weight = weight;
+        std::ranges::sort(less.holders);
+        reach(w, shrink(w.word, who.entry, who.weight, weight), who.entry, Op::shrink, std::move(less));
+      }
+      for (std::size_t part = 0; part < w.holders.size(); ++part) {
+        if (part == k) continue;
+        World one = w;
+        one.holders[k].weight += w.holders[part].weight;
+        one.holders.erase(one.holders.begin() + static_cast<std::ptrdiff_t>(part));
+        std::ranges::sort(one.holders);
+        reach(w, merge(w.word, w.holders[part].entry), w.holders[part].entry, Op::merge, std::move(one));
+      }
+    }
+    for (std::uint32_t capacity = 1; capacity <= most_capacity; ++capacity) {
+      World other = w;
+      other.capacity = capacity;  // lowered, it may stand below what is in use
+      check(w, resize(w.word, capacity), capacity, Op::resize, other);
+      visit(std::move(other));
+    }
+  }
+
   void change_nothing(const World& w) {
+    reach(w, join(w.word, 2), 2, Op::join, w);
+    reach(w, core::leave(w.word, 2), 2, Op::leave, w);
     reach(w, keep(w.word, 2), 2, Op::keep, w);
     const bool nobody = w.holders.empty() && w.queue.empty();
     EXPECT_EQ(idle(w.word), nobody);
     if (nobody) check(w, close(w.word), nil_entry, Op::close, w);  // nothing follows
-    for (std::uint32_t capacity = 1; capacity <= most_capacity; ++capacity) {
-      World other = w;
-      other.capacity = capacity;  // lowered, it may stand below what is in use
-      visit(std::move(other));
-    }
   }
 
   void check(const World& before, const Control& n, EntryIndex last, Op op, const World& after) {
@@ -186,6 +214,7 @@ class Walk {
     EXPECT_EQ(n.op, op);
     EXPECT_TRUE(plausible(n));
     EXPECT_EQ(unpack(n.seq, pack_bits(n)), n);
+    EXPECT_EQ(touched(n), op == Op::resize ? nil_entry : last);
   }
 
   void reach(const World& before, const Control& n, EntryIndex last, Op op, World after) {
@@ -209,6 +238,19 @@ TEST(ControlMachine, EveryWordSaysWhoHoldsAndWhoWaits) {
   if (!HasFailure()) {
     EXPECT_GT(worlds, 1000U);
   }
+}
+
+TEST(ControlMachine, TheLargestCapacityIsNotTakenForNobody) {
+  const Control c = resize({.seq = 7, .used = 3}, max_capacity);
+  ASSERT_EQ(c.last, nil_entry);
+  EXPECT_TRUE(plausible(c));
+  EXPECT_EQ(unpack(c.seq, pack_bits(c)), c);
+  EXPECT_EQ(touched(c), nil_entry);
+}
+
+TEST(ControlMachine, AShrinkThatIsNoneTakesNothing) {
+  EXPECT_EQ(shrink({.seq = 7, .used = 3}, 1, 2, 3).used, 3U);
+  EXPECT_EQ(shrink({.seq = 7, .used = 1}, 1, 5, 1).used, 0U);  // damage: less in use than it has
 }
 
 }  // namespace

@@ -71,7 +71,6 @@ TEST_F(ControlDamage, AWordThatCannotBe) {
       [](core::Control& w) { w.seq = 0; },
       [](core::Control& w) { w.seq = core::seq_limit + 1; },
       [](core::Control& w) { w.op = core::Op::none; },
-      [](core::Control& w) { w.op = static_cast<core::Op>(core::op_count); },
       [](core::Control& w) { w.last = nil_entry; },
       [](core::Control& w) { w.last = outside; },
       [](core::Control& w) { w.tail = outside; },

@@ -89,20 +89,20 @@ std::string layout_text() {
   FIELD(handoff);
   FIELD(since_ns);
   FIELD(heartbeat_ns);
-  FIELD(ttl_ns);
   FIELD(weight);
   FIELD(wake);
   FIELD(flags);
+  FIELD(ttl_ns);
   FIELD(text_version);
   FIELD(thread);
   FIELD(bound_pid);
+  FIELD(beside);
   FIELD(bound_start_time);
   FIELD(bound_pid_namespace);
   FIELD(token);
   FIELD(holder_bytes);
   FIELD(reason_bytes);
   FIELD(boot);
-  FIELD(reserved);
   FIELD(text);
 #undef FIELD
   out << "\n";
@@ -113,7 +113,6 @@ std::string layout_text() {
   FIELD(previous);
   FIELD(generation);
   FIELD(capacity);
-  FIELD(kind);
   FIELD(stale_threshold_ns);
   FIELD(default_ttl_ns);
   FIELD(max_hold_ns);
@@ -121,6 +120,8 @@ std::string layout_text() {
   FIELD(chain);
   FIELD(name_hash);
   FIELD(name_bytes);
+  FIELD(kind);
+  FIELD(per_session);
   FIELD(reserved32);
   FIELD(name);
 #undef FIELD

@@ -132,7 +132,7 @@ TEST_F(NameIndexTest, HoldsManyNamesOfEveryLength) {
     if (i % 7 == 0) name += std::to_string(i);
     names.push_back(name.substr(0, 255));
   }
-  names[0] = std::string(88, 'a');
+  names[0] = std::string(inline_name_bytes, 'a');
   names[1] = std::string(89, 'a');
   names[2] = std::string(255, 'a');
   std::vector<Found> found;

@@ -61,7 +61,8 @@ TEST_F(EngineOfThree, NobodyTakesMoreThanThereIs) {
   const Result got = ops.try_acquire(first, 3, 0);
   entry(first).weight.raw = 3;
   ASSERT_EQ(ops.release(first, got.seq).step, Step::released);
-  EXPECT_EQ(ops.try_acquire(first, 4, 0).step, Step::busy);
+  EXPECT_EQ(ops.try_acquire(first, 4, 0).step, Step::impossible);
+  EXPECT_EQ(ops.acquire_or_queue(first, 4, 0).step, Step::impossible);
   EXPECT_EQ(ops.load().used, 0U);
 }
 

@@ -7,7 +7,7 @@ namespace {
 std::string index(EntryIndex i) { return i == engine::nil_entry ? "nil" : std::to_string(i); }
 
 std::string show_status(std::uint64_t raw) {
-  static constexpr std::array names{"free", "prepared", "waiting", "held", "marked", "lost", "?6", "?7"};
+  static constexpr std::array names{"free", "prepared", "waiting", "held", "marked", "lost", "member", "?7"};
   const engine::Status s = engine::unpack_status(raw);
   return std::string(names[static_cast<std::size_t>(s.phase)]) + "@" + std::to_string(s.stamp) + "/r" +
          std::to_string(s.record);
@@ -18,11 +18,17 @@ std::string show_link(std::uint64_t raw) {
 }
 std::string show_handoff(std::uint64_t raw) {
   const engine::Handoff h = engine::unpack_handoff(raw);
-  return index(h.entry) + "/" + std::to_string(static_cast<int>(h.loss)) + "(" + std::to_string(h.stamp) + ")";
+  return index(h.entry) + "/" + std::to_string(static_cast<int>(h.loss)) + (h.moves_weight ? " weight" : "") + "(" +
+         std::to_string(h.stamp) + ")";
+}
+std::string show_amount(std::uint64_t raw) {
+  const engine::Amount a = engine::unpack_amount(raw);
+  return std::to_string(a.amount) + "(" + std::to_string(a.stamp) + ")";
 }
 std::string show_control(std::uint64_t bits) {
-  static constexpr std::array names{"none", "acquire", "release", "handoff", "enqueue", "grant", "cancel", "reclaim",
-                                    "keep", "close",   "?10",     "?11",     "?12",     "?13",   "?14",    "?15"};
+  static constexpr std::array names{"none",   "acquire", "release", "handoff",    "enqueue", "grant",
+                                    "cancel", "reclaim", "keep",    "close",      "merge",   "shrink",
+                                    "resize", "join",    "leave",   "queue_first"};
   const core::Control c = core::unpack(0, bits);
   return std::string("{") + names[static_cast<std::size_t>(c.op)] + " " + index(c.last) +
          " used=" + std::to_string(c.used) + " tail=" + index(c.tail) + "}";
@@ -39,25 +45,27 @@ void Segment::name_words(Scenario& s) const {
     s.name(&rec.holder, who + "holder", show_link);
     s.name(&rec.previous, who + "previous", show_handoff);
     s.name(&rec.generation, who + "generation");
-    s.name(&rec.capacity, who + "capacity");
+    s.name(&rec.capacity, who + "capacity", show_amount);
     for (std::size_t w = 0; w < view_.notice(r).words.size(); ++w) {
       s.name(&view_.notice(r).words[w], who + "notice " + std::to_string(w));
       s.name(&view_.notice(r).words[w].bits, who + "notice " + std::to_string(w));
     }
   }
   for (unsigned p = 0; p < processes; ++p) {
-    Entry& e = view_.entry(entry_of(p));
-    const std::string who = "e" + std::to_string(entry_of(p)) + ".";
-    s.name(&e.status, who + "status", show_status);
-    s.name(&e.next, who + "next", show_link);
-    s.name(&e.prev, who + "prev", show_link);
-    s.name(&e.handoff, who + "handoff", show_handoff);
-    s.name(&e.since_ns, who + "since");
-    s.name(&e.heartbeat_ns, who + "heartbeat");
-    s.name(&e.weight, who + "weight");
-    s.name(&e.wake, who + "wake");
-    s.name(&e.flags, who + "flags");
-    s.name(&view_.owner_of(entry_of(p)), who + "owner");
+    for (EntryIndex i = entry_of(p); i < entry_of(p) + entries_in_use; ++i) {
+      Entry& e = view_.entry(i);
+      const std::string who = "e" + std::to_string(i) + ".";
+      s.name(&e.status, who + "status", show_status);
+      s.name(&e.next, who + "next", show_link);
+      s.name(&e.prev, who + "prev", show_link);
+      s.name(&e.handoff, who + "handoff", show_handoff);
+      s.name(&e.since_ns, who + "since");
+      s.name(&e.heartbeat_ns, who + "heartbeat");
+      s.name(&e.weight, who + "weight", show_amount);
+      s.name(&e.wake, who + "wake");
+      s.name(&e.flags, who + "flags");
+    }
+    s.name(&view_.owner_of(entry_of(p)), "owner of " + std::string(1, name_of(p)));
     s.name(&view_.slot(slot_of(p)).life, "life of " + std::string(1, name_of(p)));
     s.name(&view_.slot(slot_of(p)).signal, "signal of " + std::string(1, name_of(p)));
     s.name(&view_.slot(slot_of(p)).helping, "helping of " + std::string(1, name_of(p)));

@@ -32,6 +32,7 @@ class Segment {
  public:
   static constexpr std::uint32_t records = 3;
   static constexpr std::uint32_t processes = 3;
+  EntryIndex entries_in_use = 1;                     // of each process
   static constexpr std::uint32_t holder_bytes = 12;  // reaches into both halves of a notice's words
 
   explicit Segment(std::uint32_t capacity) {
@@ -91,12 +92,14 @@ class Segment {
     engine::Word64& chunk = view_.owner_of(entry_of(process));
     // Of its first life only: who looks late must leave the next one alone.
     if (const std::uint64_t owner = owner_word(process); SimPolicy::load(chunk) == owner) {
-      const bool sound = engine::bury_entry<SimPolicy>(view_, entry_of(process), owner, engine::Burial::dead);
-      require(sound, "the burial found damage");
+      for (EntryIndex n = 0; n < entries_in_use; ++n) {
+        const bool sound = engine::bury_entry<SimPolicy>(view_, entry_of(process) + n, owner, engine::Burial::dead);
+        require(sound, "the burial found damage");
+      }
       SimPolicy::cas(chunk, owner, 0);
     }
     const std::uint64_t helping = SimPolicy::load(view_.slot(slot_of(process)).helping);
-    if (helping != 0) ops(static_cast<RecordIndex>(helping - 1)).settle();
+    if (helping != 0) ops(static_cast<RecordIndex>(helping - 1)).evict();
   }
 
   /// Around what a process does to a word without an entry of its own in it: its burial settles that word.
@@ -131,14 +134,16 @@ class Segment {
   };
 
   /// Sleeps until the first entry of the process is granted, without spinning.
-  [[nodiscard]] engine::WaitEnd wait(RecordIndex r, unsigned process, std::int64_t deadline_ns) const noexcept {
+  [[nodiscard]] engine::WaitEnd wait(RecordIndex r, unsigned process, std::int64_t deadline_ns,
+                                     EntryIndex nth = 0) const noexcept {
     const engine::ControlOps<SimPolicy> word = ops(r);
     Around around{*this, process};
     engine::SpinBudget spin{.pauses = 0};
-    return engine::Waiter<SimPolicy, Around>(word, entry_of(process), around).wait(deadline_ns, spin);
+    return engine::Waiter<SimPolicy, Around>(word, entry_of(process) + nth, around).wait(deadline_ns, spin);
   }
-  [[nodiscard]] std::uint64_t token(RecordIndex r, unsigned process) const noexcept {
-    return engine::seq_of_stamp(ops(r).status(entry_of(process)).stamp, SimPolicy::load_seq(view_.record(r).control));
+  [[nodiscard]] std::uint64_t token(RecordIndex r, unsigned process, EntryIndex nth = 0) const noexcept {
+    const std::uint64_t stamp = ops(r).status(entry_of(process) + nth).stamp;
+    return engine::seq_of_stamp(stamp, SimPolicy::load_seq(view_.record(r).control));
   }
 
   /// The news of a robbed holder; the holder since `token` takes it, once.
@@ -169,8 +174,10 @@ class Segment {
       require(core::idle(ops(r).load()), "a word is not idle at the end: a permit or a waiter leaked");
     }
     for (unsigned p = 0; p < processes; ++p) {
-      const engine::Phase phase = ops(0).status(entry_of(p)).phase;
-      require(phase == engine::Phase::free || phase == engine::Phase::lost, "an entry is not free at the end");
+      for (EntryIndex n = 0; n < entries_in_use; ++n) {
+        const engine::Phase phase = ops(0).status(entry_of(p) + n).phase;
+        require(phase == engine::Phase::free || phase == engine::Phase::lost, "an entry is not free at the end");
+      }
     }
   }
 
