@@ -110,7 +110,7 @@ double lock_hand_off(int n, bool parked) {
   return median_hand_off([&](HandOffs& h, std::uint32_t) {
     const auto participant = std::shared_ptr<process::Participant>(
         process::Participant::join(detail::Access::mapping(segment()), process::JoinOptions{}));
-    process::LockClient client(participant, "handoff", {});
+    process::PrimitiveClient client(participant, "handoff", {});
     process::Hold& hold = client.new_implicit();
     const auto other_waits = [&] {
       const engine::EntryIndex tail = client.ops().load().tail;
@@ -119,7 +119,7 @@ double lock_hand_off(int n, bool parked) {
     };
     for (int i = 0; i < n; ++i) {
       hold.spin.pauses = parked ? 0 : 1'000'000;
-      if (!client.lock_implicit(hold, process::no_deadline)) std::abort();
+      if (!client.acquire_implicit(hold, process::whole_lock, process::no_deadline)) std::abort();
       h.received();
       if (i + 1 < n) {
         while (!other_waits()) ::sched_yield();

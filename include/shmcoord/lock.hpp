@@ -16,6 +16,30 @@
 
 namespace shmcoord {
 
+namespace detail {
+
+inline constexpr std::chrono::nanoseconds longest_wait = std::chrono::hours{24 * 3650};
+
+/// Any duration, cut to what a wait may last.
+template <class Rep, class Period>
+constexpr std::chrono::nanoseconds to_wait(const std::chrono::duration<Rep, Period>& d) {
+  using Seconds = std::chrono::duration<double>;
+  if (std::chrono::duration_cast<Seconds>(d) >= std::chrono::duration_cast<Seconds>(longest_wait)) return longest_wait;
+  return std::chrono::ceil<std::chrono::nanoseconds>(d);
+}
+
+/// Calls wait_for(timeout) until it succeeds or the deadline has passed. Clock may be one that jumps, so the rest is
+/// measured again after each wait.
+template <class Clock, class Duration, class WaitFor>
+bool until(const std::chrono::time_point<Clock, Duration>& deadline, WaitFor&& wait_for) {
+  for (auto now = Clock::now();; now = Clock::now()) {
+    if (wait_for(to_wait(deadline - now))) return true;
+    if (Clock::now() >= deadline) return false;
+  }
+}
+
+}  // namespace detail
+
 /// What a lock is created with. A field that is given must agree with an existing lock of that name (C-26); one that is
 /// not given takes the default for a new lock and anything for an existing one.
 struct LockOptions {
@@ -113,15 +137,11 @@ class SHMCOORD_EXPORT Lock {
   [[nodiscard]] bool try_lock();
   template <class Rep, class Period>
   [[nodiscard]] bool try_lock_for(const std::chrono::duration<Rep, Period>& timeout) {
-    return lock_within(to_nanoseconds(timeout));
+    return lock_within(detail::to_wait(timeout));
   }
   template <class Clock, class Duration>
   [[nodiscard]] bool try_lock_until(const std::chrono::time_point<Clock, Duration>& deadline) {
-    // Clock may be one that jumps, so the rest is measured again after each wait.
-    for (auto now = Clock::now();; now = Clock::now()) {
-      if (lock_within(to_nanoseconds(deadline - now))) return true;
-      if (Clock::now() >= deadline) return false;
-    }
+    return detail::until(deadline, [&](std::chrono::nanoseconds timeout) { return lock_within(timeout); });
   }
   /// Like std::mutex: the caller must hold it. If it was lost meanwhile, does nothing; lost() tells.
   void unlock() noexcept;
@@ -186,14 +206,6 @@ class SHMCOORD_EXPORT Lock {
   friend struct detail::Access;
   struct State;
 
-  template <class Rep, class Period>
-  static constexpr std::chrono::nanoseconds to_nanoseconds(const std::chrono::duration<Rep, Period>& d) {
-    using Seconds = std::chrono::duration<double>;
-    if (std::chrono::duration_cast<Seconds>(d) >= std::chrono::duration_cast<Seconds>(longest_wait))
-      return longest_wait;
-    return std::chrono::ceil<std::chrono::nanoseconds>(d);
-  }
-  static constexpr std::chrono::nanoseconds longest_wait = std::chrono::hours{24 * 3650};
   bool lock_within(std::chrono::nanoseconds timeout);
 
   std::unique_ptr<State> state_;

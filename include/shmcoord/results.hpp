@@ -35,12 +35,31 @@ enum class AcquireResult : std::uint8_t {
 /// Outcome of a release (S0-21).
 enum class ReleaseResult : std::uint8_t { released, not_owner, already_free };
 
+/// Outcome of an acquire of permits. The first four are all that one try can give (S0-36); the others end a wait.
+enum class PermitResult : std::uint8_t {
+  acquired,      ///< the weight is the caller's (S0-32)
+  already_held,  ///< it had as much or more; refreshed, nothing lowered (S0-29)
+  increased,     ///< it had less, and has the weight now (S0-30)
+  full,          ///< it does not fit; what the caller had it still has (S0-31, S0-33)
+  timed_out,     ///< the deadline of the wait passed
+  cancelled,     ///< the wait was stopped by its stop token
+  deadlock,      ///< the wait could never have ended
+};
+
+/// Outcome of a release of permits (S0-34, S0-35).
+enum class PermitRelease : std::uint8_t { released, not_holder };
+
 /// Outcome of a heartbeat or a renewal (S0-22).
 enum class HeartbeatResult : std::uint8_t { refreshed, not_owner };
 
 /// True if the caller holds the lock after this outcome (C-7).
 [[nodiscard]] constexpr bool is_held(AcquireResult result) noexcept {
   return result == AcquireResult::acquired || result == AcquireResult::extended || result == AcquireResult::reclaimed;
+}
+
+/// True if the caller holds what it asked for after this outcome.
+[[nodiscard]] constexpr bool is_held(PermitResult result) noexcept {
+  return result == PermitResult::acquired || result == PermitResult::already_held || result == PermitResult::increased;
 }
 
 // A value outside of the enumeration can only come from damaged memory. The texts below say "unknown" for it, because
@@ -84,6 +103,27 @@ enum class HeartbeatResult : std::uint8_t { refreshed, not_owner };
   switch (result) {
     case HeartbeatResult::refreshed: return "refreshed";
     case HeartbeatResult::not_owner: return "not_owner";
+  }
+  return "unknown";
+}
+
+[[nodiscard]] constexpr std::string_view to_string(PermitResult result) noexcept {
+  switch (result) {
+    case PermitResult::acquired: return "acquired";
+    case PermitResult::already_held: return "already_held";
+    case PermitResult::increased: return "increased";
+    case PermitResult::full: return "full";
+    case PermitResult::timed_out: return "timed_out";
+    case PermitResult::cancelled: return "cancelled";
+    case PermitResult::deadlock: return "deadlock";
+  }
+  return "unknown";
+}
+
+[[nodiscard]] constexpr std::string_view to_string(PermitRelease result) noexcept {
+  switch (result) {
+    case PermitRelease::released: return "released";
+    case PermitRelease::not_holder: return "not_holder";
   }
   return "unknown";
 }

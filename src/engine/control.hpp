@@ -185,19 +185,20 @@ class ControlOps {
            (st.phase == Phase::held || st.phase == Phase::marked || st.phase == Phase::prepared);
   }
 
-  /// Adds what `part` holds since `part_token` to the hold of entry i since `token`; `part` is free then. Both are the
-  /// caller's. `gone`: one of them is not held any more.
-  Result merge(EntryIndex i, std::uint64_t token, EntryIndex part, std::uint64_t part_token) const noexcept {
+  /// Adds what `part` holds since `part_token` to the hold of entry i since `token`, which has `had`; `part` is free
+  /// then. Both are the caller's. `gone`: one of them is not held any more, or entry i has another weight by now.
+  Result merge(EntryIndex i, std::uint64_t token, std::uint32_t had, EntryIndex part,
+               std::uint64_t part_token) const noexcept {
     return move_weight(
-        i, token, part, part_token, [&](const core::Control& c) { return core::merge(c, part); }, {i, Loss::none},
+        i, token, had, part, part_token, [&](const core::Control& c) { return core::merge(c, part); }, {i},
         Step::merged);
   }
 
-  /// The hold of entry i since `token` keeps `weight` of what it has, at least 1 and not more.
-  Result shrink(EntryIndex i, std::uint64_t token, std::uint32_t weight) const noexcept {
+  /// The hold of entry i since `token`, which has `had`, keeps `weight` of it: at least 1.
+  Result shrink(EntryIndex i, std::uint64_t token, std::uint32_t had, std::uint32_t weight) const noexcept {
     const Result r = move_weight(
-        i, token, i, token, [&](const core::Control& c) { return core::shrink(c, i, weight_of(i), weight); },
-        {weight, Loss::none}, Step::shrunk);
+        i, token, had, i, token, [&](const core::Control& c) { return core::shrink(c, i, had, weight); }, {weight},
+        Step::shrunk);
     if (r.step == Step::shrunk && P::keeps(Safety::settle_after_shrink)) settle();
     return r;
   }
@@ -301,7 +302,9 @@ class ControlOps {
       }
       if (c.op == core::Op::close) return true;
       const bool finished = !P::keeps(Safety::finish_before_close) || finish(c);
-      if (!finished || !core::idle(c) || (P::keeps(Safety::recycle_condition) && !may(record()))) {
+      // Who joined a quota would be taken for a member of the record's next life.
+      const bool joined = P::load(record().per_session) != 0 && capacity() != 0 && P::keeps(Safety::members_keep_open);
+      if (!finished || joined || !core::idle(c) || (P::keeps(Safety::recycle_condition) && !may(record()))) {
         if (P::load_seq(record().control) != c.seq) continue;
         return false;
       }
@@ -462,14 +465,14 @@ class ControlOps {
 
   // A merge or a shrink: `last` is its entry, `plan` its hand-off field.
   template <class Next>
-  Result move_weight(EntryIndex i, std::uint64_t token, EntryIndex last, std::uint64_t last_token, Next&& next,
-                     Handoff plan, Step done) const noexcept {
+  Result move_weight(EntryIndex i, std::uint64_t token, std::uint32_t had, EntryIndex last, std::uint64_t last_token,
+                     Next&& next, Handoff plan, Step done) const noexcept {
     plan.moves_weight = true;
     for (;;) {
       const core::Control c = load();
       if (const Step s = usable(c); s != Step::acquired) return {s};
       if (P::keeps(Safety::finish_before_move) && !finish(c)) return {Step::corrupt};
-      if (!holds(i, token) || !holds(last, last_token)) {
+      if (!holds(i, token) || weight_of(i) != had || !holds(last, last_token)) {
         if (P::load_seq(record().control) != c.seq) continue;
         return {Step::gone};
       }

@@ -177,7 +177,7 @@ inline constexpr std::size_t long_text_bytes = max_holder + 1 + max_reason;  // 
 
 // --- names -----------------------------------------------------------------------------------------------------------
 
-enum class Kind : std::uint32_t { none = 0, lock = 1, semaphore = 2, shared_lock = 3 };
+enum class Kind : std::uint32_t { none = 0, lock = 1, semaphore = 2 };
 
 /// State of a record, in the dense directory: {state:2 | claimer's slot:16 | generation:46}. The generation grows at
 /// each claim, so (record, generation) names one life of one name for ever.

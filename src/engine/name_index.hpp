@@ -60,11 +60,12 @@ struct Found {
   friend constexpr bool operator==(const Found&, const Found&) = default;
 };
 
-struct LockConfigNs {
+struct NameConfigNs {
   std::int64_t stale_threshold_ns = 60'000'000'000;
   std::int64_t ttl_ns = 0;       // 0 none
   std::int64_t max_hold_ns = 0;  // 0 none
   std::int64_t heartbeat_interval_ns = 15'000'000'000;
+  std::uint32_t per_session = 0;  // of a quota; 0: the capacity is fixed
 };
 
 enum class Removal : std::uint8_t {
@@ -94,9 +95,9 @@ class NameIndex {
   /// segment_corrupt; nothing is inserted then.
   /// `make_room()` is asked when no record is free (recycling.hpp), and says whether it is worth another look.
   template <class MakeRoom>
-  Inserted find_or_insert(std::string_view name, Kind kind, std::uint32_t capacity, const LockConfigNs& config,
+  Inserted find_or_insert(std::string_view name, Kind kind, std::uint32_t capacity, const NameConfigNs& config,
                           SlotIndex slot, MakeRoom&& make_room);
-  Inserted find_or_insert(std::string_view name, Kind kind, std::uint32_t capacity, const LockConfigNs& config,
+  Inserted find_or_insert(std::string_view name, Kind kind, std::uint32_t capacity, const NameConfigNs& config,
                           SlotIndex slot) {
     return find_or_insert(name, kind, capacity, config, slot, [] { return false; });
   }
@@ -162,7 +163,7 @@ class NameIndex {
   bool try_claim(RecordIndex r, bool long_name, SlotIndex slot, Found* claimed);
   void renew_attempt(Found* mine, SlotIndex slot);
   void write_record(RecordIndex r, std::string_view name, std::uint64_t name_hash, Kind kind, std::uint32_t capacity,
-                    const LockConfigNs& config);
+                    const NameConfigNs& config);
   void write_control(RecordIndex r, std::uint64_t seq);
   void set_free(Found found);
 
@@ -294,7 +295,7 @@ bool NameIndex<P>::linked(Found found) const {
 
 template <class P>
 template <class MakeRoom>
-auto NameIndex<P>::find_or_insert(std::string_view name, Kind kind, std::uint32_t capacity, const LockConfigNs& config,
+auto NameIndex<P>::find_or_insert(std::string_view name, Kind kind, std::uint32_t capacity, const NameConfigNs& config,
                                   SlotIndex slot, MakeRoom&& make_room) -> Inserted {
   if (const std::optional<Found> found = find(name)) return {*found, false};
   if (name.empty() || name.size() > max_name) throw Error(Errc::invalid_argument, "a name has 1 to 255 bytes");
@@ -404,10 +405,11 @@ void NameIndex<P>::renew_attempt(Found* mine, SlotIndex slot) {
 
 template <class P>
 void NameIndex<P>::write_record(RecordIndex r, std::string_view name, std::uint64_t name_hash, Kind kind,
-                                std::uint32_t capacity, const LockConfigNs& config) {
+                                std::uint32_t capacity, const NameConfigNs& config) {
   Record& record = view_.record(r);
   P::store(record.capacity, pack(Amount{capacity, 0}));
   P::store(record.kind, static_cast<std::uint32_t>(kind));
+  P::store(record.per_session, config.per_session);
   P::store(record.stale_threshold_ns, static_cast<std::uint64_t>(config.stale_threshold_ns));
   P::store(record.default_ttl_ns, static_cast<std::uint64_t>(config.ttl_ns));
   P::store(record.max_hold_ns, static_cast<std::uint64_t>(config.max_hold_ns));

@@ -32,7 +32,7 @@ enum class Forfeit : std::uint8_t { nothing, configuration, news };
 template <class P>
 [[nodiscard]] Forfeit forfeit_of(const Record& record) noexcept {
   if (unpack_handoff(P::load(record.previous)).loss != Loss::none) return Forfeit::news;
-  constexpr LockConfigNs usual;
+  constexpr NameConfigNs usual;
   const auto is = [](const Word64& word, std::int64_t value) {
     return P::load(word) == static_cast<std::uint64_t>(value);
   };

@@ -39,6 +39,7 @@
   line(beat_whole_status, "and does so only while the whole status is the same")                 \
   line(holds_token, "a hold is compared by its token")                                           \
   line(close_generation, "a handle closes only its own life of the record")                      \
+  line(members_keep_open, "a quota that somebody joined is not closed")                          \
   line(recycle_condition, "what would be lost is judged at the word that is closed")             \
   line(retake_generation, "the short way takes only its own life of the record")                 \
   line(retake_fits, "and not more than the capacity")                                            \
@@ -166,7 +167,7 @@
   line(grace_is_about_silence, "it does not prolong a hold that is held too long")               \
   line(silence_of_the_living, "the dead do not count as silent")                                 \
   line(lease_judged_again, "a lease is judged after the mark as before")                         \
-  /* participant, keeper, lock_client */                                                         \
+  /* participant, keeper, primitive_client */                                                         \
   line(slot_has_new_incarnation, "a slot's next owner has another incarnation")                  \
   line(slot_is_described_anew, "and starts without the last one's notes")                        \
   line(given_back_is_finished, "an entry that comes back is brought out of its word")            \

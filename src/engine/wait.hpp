@@ -142,7 +142,9 @@ class Waiter {
     if (ops_.capacity() > 1 && P::keeps(Safety::granted_settles)) ops_.settle();
     const Status s = ops_.status(i_);
     if (s.phase == Phase::held || s.phase == Phase::marked || s.phase == Phase::lost) return WaitEnd::granted;
-    // Others took it out of the queue: by force, or because it would have waited for ever.
+    // Others took it out of the queue: with all that its session has, by force, or because it would have waited for
+    // ever.
+    if (!around_.usable()) return WaitEnd::unusable;
     const Handoff why = unpack_handoff(P::load(e_.handoff));
     const std::uint64_t seq = seq_of_stamp(s.stamp, P::load_seq(ops_.record().control));
     const bool forced = why.loss != Loss::none && why.stamp == handoff_stamp(ops_.index(), seq);

@@ -6,24 +6,24 @@
 #include <string>
 #include <utility>
 
-#include "process/lock_client.hpp"
+#include "process/primitive_client.hpp"
 #include "shmcoord/shmcoord.hpp"
 
 // What the public handles hold. The face translates: names and options in, exceptions or error codes out; everything
-// that thinks is in LockClient and Participant.
+// that thinks is in PrimitiveClient and Participant.
 
 namespace shmcoord {
 
-/// Handles of one name in one session share one LockClient, so that equal holder ids are one holder (C-50). It outlives
-/// the handles while one of its holders holds; those that stand for nothing are forgotten when there are many.
+/// Handles of one name in one session share one PrimitiveClient, so that equal holder ids are one holder (C-50). It
+/// outlives the handles while one of its holders holds; those that stand for nothing are forgotten when there are many.
 struct Session::State {
   Segment segment;
   std::shared_ptr<process::Participant> participant;
   std::mutex mutex;
-  std::map<std::string, std::shared_ptr<process::LockClient>, std::less<>> locks;
+  std::map<std::pair<engine::Kind, std::string>, std::shared_ptr<process::PrimitiveClient>> clients;
   std::size_t forget_above = 64;
 
-  std::shared_ptr<process::LockClient> lock(std::string_view name, const LockOptions& options);
+  std::shared_ptr<process::PrimitiveClient> client(std::string_view name, const process::NameOptions& options);
 };
 
 struct detail::Access {
@@ -31,6 +31,11 @@ struct detail::Access {
   static const std::shared_ptr<engine::Mapping>& mapping(const Segment& s) noexcept { return s.mapping_; }
   static Segment segment(std::shared_ptr<engine::Mapping> m) noexcept { return Segment(std::move(m)); }
   static const std::shared_ptr<Session::State>& state(const Session& s) noexcept { return s.state_; }
+  /// Throws session_dead when the handle is empty.
+  static const std::shared_ptr<Session::State>& usable_state(const Session& s) {
+    if (!s.state_) throw Error(Errc::session_dead, "the session was moved from or left");
+    return s.state_;
+  }
 };
 
 /// Runs `f`; an exception becomes an error code, and the answer of `failed()`.

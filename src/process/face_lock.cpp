@@ -1,104 +1,26 @@
-#include <algorithm>
-#include <vector>
+#include <utility>
 
-#include "process/clock.hpp"
-#include "process/face.hpp"
+#include "process/face_holds.hpp"
 
 namespace shmcoord {
 namespace {
 
-using process::Hold;
-using process::LockClient;
-
-// Tells threads of this process apart without a call. Initial-exec: one instruction, also from a shared library.
-thread_local char thread_mark __attribute__((tls_model("initial-exec")));
-const void* this_thread() noexcept { return &thread_mark; }
-
-std::int64_t deadline_after(std::optional<std::chrono::nanoseconds> timeout) {
-  if (!timeout) return process::no_deadline;
-  if (*timeout <= std::chrono::nanoseconds::zero()) return process::try_once;
-  const std::int64_t now = process::real_clock().now_ns();
-  return timeout->count() > process::no_deadline - now ? process::no_deadline : now + timeout->count();
-}
-
-process::Request request(const HolderId& holder, const AcquireOptions& options) {
-  process::Request r;
-  r.holder = holder.str();
-  r.reason = options.reason;
-  r.ttl = options.ttl;
-  return r;
-}
+using process::PrimitiveClient;
 
 }  // namespace
 
-// The first thread that locks through a handle gets its Hold without any search; others look theirs up.
 struct Lock::State {
   std::shared_ptr<detail::Access::SessionState> session;
-  std::shared_ptr<LockClient> client;
-  const void* first_thread = nullptr;
-  Hold* first_hold = nullptr;
-  std::mutex mutex;
-  std::vector<std::pair<const void*, Hold*>> others;
+  std::shared_ptr<PrimitiveClient> client;
+  ThreadHolds holds;
   std::uint64_t callback = 0;
 
-  // This thread's Hold, made if it has none yet.
-  Hold& mine() {
-    if (first_thread_is(this_thread())) return *first_hold;
-    client->participant().require_not_forked();
-    const std::scoped_lock lock(mutex);
-    if (first_hold == nullptr) {
-      first_hold = &client->new_implicit();
-      first_thread = this_thread();
-      engine::RealPolicy::store(first_known_, 1);
-      return *first_hold;
-    }
-    for (const auto& [thread, hold] : others) {
-      if (thread == this_thread()) return *hold;
-    }
-    // A thread that ended may have left its Hold; its mark is another thread's now, or nobody's.
-    return *others.emplace_back(this_thread(), &client->new_implicit()).second;
-  }
-
-  // The Hold that unlock() means: this thread's, else whichever is held (acquired in one thread, released in another).
-  Hold* held() {
-    if (first_thread_is(this_thread()) && first_hold->state == Hold::State::held) return first_hold;
-    if (client->participant().forked()) return nullptr;
-    const std::scoped_lock lock(mutex);
-    const auto is_held = [](const Hold* h) { return h != nullptr && h->state == Hold::State::held; };
-    for (const auto& [thread, hold] : others) {
-      if (thread == this_thread() && is_held(hold)) return hold;
-    }
-    if (is_held(first_hold)) return first_hold;
-    for (const auto& [thread, hold] : others) {
-      if (is_held(hold)) return hold;
-    }
-    return nullptr;
-  }
-
-  // This thread's Hold if it can be used to lock; throws if the thread holds it already.
-  Hold& to_lock() {
-    Hold& hold = mine();
-    if (hold.state == Hold::State::held) {
-      if (hold.ops.holds(hold.entry, hold.token) && client->participant().usable()) {
-        throw Error(Errc::deadlock, "this thread holds lock '" + client->name() + "' already");
-      }
-      client->unlock_implicit(hold);  // lost, and nobody asked
-    }
-    return hold;
-  }
-
- private:
-  [[nodiscard]] bool first_thread_is(const void* thread) const noexcept {
-    return engine::RealPolicy::load(first_known_) != 0 && first_thread == thread;
-  }
-  engine::Word32 first_known_;  // set after first_hold and first_thread, which then never change
+  State(std::shared_ptr<detail::Access::SessionState> of, std::string_view name, const LockOptions& options)
+      : session(std::move(of)), client(session->client(name, {.lease = options})), holds(*client) {}
 };
 
-Lock::Lock(Session& session, std::string_view name, const LockOptions& options) : state_(std::make_unique<State>()) {
-  state_->session = detail::Access::state(session);
-  if (!state_->session) throw Error(Errc::session_dead, "the session was moved from or left");
-  state_->client = state_->session->lock(name, options);
-}
+Lock::Lock(Session& session, std::string_view name, const LockOptions& options)
+    : state_(std::make_unique<State>(detail::Access::usable_state(session), name, options)) {}
 
 std::optional<Lock> Lock::attach(Session& session, std::string_view name, const LockOptions& options,
                                  std::error_code& ec) noexcept {
@@ -120,18 +42,9 @@ Lock& Lock::operator=(Lock&& other) noexcept {
 Lock::~Lock() {
   if (!state_ || state_->client->participant().forked()) return;
   if (state_->callback != 0) state_->client->remove_on_lost(state_->callback);
-  const auto end = [this](Hold* hold) {
-    if (hold != nullptr) state_->client->retire_implicit(*hold);
-  };
-  end(state_->first_hold);
-  for (const auto& [thread, hold] : state_->others) end(hold);
 }
 
-void Lock::lock() {
-  Hold& hold = state_->to_lock();
-  if (state_->client->try_fast(hold)) return;
-  (void)state_->client->lock_implicit(hold, process::no_deadline);
-}
+void Lock::lock() { state_->holds.lock(process::whole_lock); }
 
 void Lock::lock(std::error_code& ec) noexcept {
   with_code(
@@ -139,41 +52,21 @@ void Lock::lock(std::error_code& ec) noexcept {
 }
 
 bool Lock::try_lock() { return lock_within(std::chrono::nanoseconds::zero()); }
-
 bool Lock::lock_within(std::chrono::nanoseconds timeout) {
-  Hold& hold = state_->mine();
-  if (hold.state == Hold::State::held) return false;
-  if (state_->client->try_fast(hold)) return true;
-  return state_->client->lock_implicit(hold, deadline_after(timeout));
+  return state_->holds.lock_within(process::whole_lock, timeout);
 }
-
-void Lock::unlock() noexcept {
-  if (Hold* const hold = state_->held()) state_->client->unlock_implicit(*hold);
-}
-
-std::uint64_t Lock::token() const noexcept {
-  const Hold* const hold = state_->held();
-  return hold == nullptr ? 0 : hold->token;
-}
-
-bool Lock::lost() const {
-  const Hold* const hold = state_->held();
-  if (hold == nullptr) return false;
-  return !state_->client->participant().usable() || !hold->ops.holds(hold->entry, hold->token);
-}
-
-std::optional<Previous> Lock::previous() const {
-  const Hold* const hold = state_->held();
-  return hold == nullptr ? std::nullopt : hold->previous;
-}
+void Lock::unlock() noexcept { state_->holds.unlock(); }
+std::uint64_t Lock::token() const noexcept { return state_->holds.token(); }
+bool Lock::lost() const { return state_->holds.lost(); }
+std::optional<Previous> Lock::previous() const { return state_->holds.previous(); }
 
 AcquireOutcome Lock::try_acquire(const HolderId& holder, const AcquireOptions& options) {
-  return state_->client->acquire(request(holder, options), process::try_once);
+  return state_->client->acquire(request_of(holder, process::whole_lock, options), process::try_once);
 }
 
 AcquireOutcome Lock::acquire(const HolderId& holder, const AcquireOptions& options,
                              std::optional<std::chrono::nanoseconds> timeout, const std::stop_token& stop) {
-  return state_->client->acquire(request(holder, options), deadline_after(timeout), stop);
+  return state_->client->acquire(request_of(holder, process::whole_lock, options), deadline_after(timeout), stop);
 }
 
 AcquireOutcome Lock::try_acquire(const HolderId& holder, const AcquireOptions& options, std::error_code& ec) noexcept {
@@ -215,15 +108,13 @@ void Lock::on_lost(std::function<void(const HolderId&, const Lost&)> callback) {
 }
 
 int Lock::wait_fd(const HolderId& holder, const AcquireOptions& options) {
-  return state_->client->wait_fd(request(holder, options));
+  return state_->client->wait_fd(request_of(holder, process::whole_lock, options));
 }
 
 void Lock::cancel_wait(const HolderId& holder) { state_->client->cancel_wait(holder.str()); }
 
 void Lock::remove(Session& session, std::string_view name, bool force) {
-  const auto& state = detail::Access::state(session);
-  if (!state) throw Error(Errc::session_dead, "the session was moved from or left");
-  LockClient::remove(*state->participant, name, force);
+  PrimitiveClient::remove(*detail::Access::usable_state(session)->participant, name, force);
 }
 
 // --- LockGuard -------------------------------------------------------------------------------------------------------

@@ -40,25 +40,26 @@ std::uint64_t Session::id() const noexcept { return state_->participant->session
 bool Session::alive() const noexcept { return state_ && state_->participant->usable(); }
 const Segment& Session::segment() const noexcept { return state_->segment; }
 
-std::shared_ptr<process::LockClient> Session::State::lock(std::string_view name, const LockOptions& options) {
+std::shared_ptr<process::PrimitiveClient> Session::State::client(std::string_view name,
+                                                                 const process::NameOptions& options) {
   participant->require_usable();
   const std::scoped_lock one(mutex);
-  const auto known = locks.find(name);
-  if (known != locks.end()) {
+  const auto known = clients.find({options.kind, std::string(name)});
+  if (known != clients.end()) {
     known->second->attach(options);
     return known->second;
   }
-  if (locks.size() >= forget_above) {
-    std::erase_if(locks, [](const auto& l) { return l.second.use_count() == 1 && l.second->idle(); });
-    forget_above = std::max<std::size_t>(64, 2 * locks.size());
+  if (clients.size() >= forget_above) {
+    std::erase_if(clients, [](const auto& c) { return c.second.use_count() == 1 && c.second->idle(); });
+    forget_above = std::max<std::size_t>(64, 2 * clients.size());
   }
   // A forked child leaves its copy as it is: threads that it does not have may be inside.
-  const auto end = [](process::LockClient* c) {
+  const auto end = [](process::PrimitiveClient* c) {
     if (!c->participant().forked()) delete c;
   };
-  std::shared_ptr<process::LockClient> client(new process::LockClient(participant, name, options), end);
-  locks.emplace(std::string(name), client);
-  return client;
+  std::shared_ptr<process::PrimitiveClient> made(new process::PrimitiveClient(participant, name, options), end);
+  clients.emplace(std::pair(options.kind, std::string(name)), made);
+  return made;
 }
 
 }  // namespace shmcoord

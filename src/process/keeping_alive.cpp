@@ -86,7 +86,7 @@ struct HolderEntry {
   engine::ChunkOwner owner;
 };
 
-std::optional<HolderEntry> holder_of(const LockClient& client) {
+std::optional<HolderEntry> holder_of(const PrimitiveClient& client) {
   const engine::View& view = client.participant().mapping().view();
   const auto ops = client.ops();
   const core::Control c = ops.load();
@@ -111,7 +111,7 @@ std::vector<KeepingAlive> keeping_alive(const Mapping& mapping, const Picture& p
   return keeping_alive(mapping, dying);
 }
 
-std::optional<std::vector<KeepingAlive>> keeping_holder_alive(const LockClient& client) {
+std::optional<std::vector<KeepingAlive>> keeping_holder_alive(const PrimitiveClient& client) {
   const auto holder = holder_of(client);
   if (!holder || holder->owner.slot == engine::detached_slot) return std::nullopt;
   const auto& mapping = client.participant().mapping();
@@ -119,7 +119,7 @@ std::optional<std::vector<KeepingAlive>> keeping_holder_alive(const LockClient& 
   return keeping_alive(mapping, std::vector<SlotIndex>{holder->owner.slot});
 }
 
-std::optional<OutOfSight> holder_out_of_sight(const LockClient& client) {
+std::optional<OutOfSight> holder_out_of_sight(const PrimitiveClient& client) {
   const auto holder = holder_of(client);
   if (!holder || holder->owner.slot != engine::detached_slot) return std::nullopt;
   const engine::Entry& e = client.participant().mapping().view().entry(holder->entry);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "process/lock_client.hpp"
+#include "process/primitive_client.hpp"
 #include "process/snapshot.hpp"
 
 // What keeps the lock of a holder that seems to be gone?
@@ -33,7 +33,7 @@ struct KeepingAlive {
 
 /// Nothing when the lock's holder is not dying, which costs one look at its life word; else who keeps it, which may be
 /// nobody that /proc shows.
-[[nodiscard]] std::optional<std::vector<KeepingAlive>> keeping_holder_alive(const LockClient& client);
+[[nodiscard]] std::optional<std::vector<KeepingAlive>> keeping_holder_alive(const PrimitiveClient& client);
 
 /// The process that a detached holder of the lock is bound to, if it cannot be judged from here: whether it has ended
 /// is for others to find out.
@@ -41,6 +41,6 @@ struct OutOfSight {
   std::int32_t pid = 0;
   Sight sight = Sight::seen;
 };
-[[nodiscard]] std::optional<OutOfSight> holder_out_of_sight(const LockClient& client);
+[[nodiscard]] std::optional<OutOfSight> holder_out_of_sight(const PrimitiveClient& client);
 
 }  // namespace shmcoord::process

@@ -39,16 +39,6 @@ bool in_word(Phase phase) {
   return phase == Phase::held || phase == Phase::marked || phase == Phase::waiting || phase == Phase::member;
 }
 
-std::string_view noun_of(engine::Kind kind) {
-  switch (kind) {
-    case engine::Kind::semaphore: return "semaphore";
-    case engine::Kind::shared_lock: return "shared lock";
-    case engine::Kind::lock:
-    case engine::Kind::none: break;
-  }
-  return "lock";
-}
-
 class Checker {
  public:
   Checker(const engine::Mapping& mapping, std::int64_t now_ns)
@@ -334,17 +324,18 @@ class Checker {
   }
 
   void judge(const LockView& lock) {
-    const std::string where = std::string(noun_of(lock.kind)) + " '" + lock.name + "'";
     const bool is_lock = lock.kind == engine::Kind::lock;
-    if (!is_lock && lock.kind != engine::Kind::semaphore && lock.kind != engine::Kind::shared_lock) {
-      damage(where, "is of no known kind");
-    }
+    const bool is_semaphore = lock.kind == engine::Kind::semaphore;
+    const std::string where = (is_semaphore ? "semaphore '" : "lock '") + lock.name + "'";
+    if (!is_lock && !is_semaphore) damage(where, "is of no known kind");
     if (lock.damaged) {
       damage(where, "its control word cannot be right");
       return;
     }
     const bool quota = lock.per_session != 0;
-    if ((lock.capacity == 0 && !quota) || lock.capacity > core::max_capacity || (is_lock && lock.capacity != 1)) {
+    // The engine's own locks are of one; those that can be shared are of everything.
+    const bool of_a_lock = lock.capacity == 1 || lock.capacity == core::max_capacity;
+    if ((lock.capacity == 0 && !quota) || (is_lock && !of_a_lock)) {
       damage(where, "its capacity is " + std::to_string(lock.capacity));
     }
     if (!quota && lock.members != 0) damage(where, "sessions joined it, but its capacity is fixed");

@@ -18,7 +18,7 @@ namespace {
 
 using sim::SimPolicy;
 using Index = NameIndex<SimPolicy>;
-constexpr LockConfigNs config;
+constexpr NameConfigNs config;
 
 /// A small segment in plain memory, made new for each schedule at the same addresses.
 class Memory {

@@ -25,7 +25,7 @@ namespace shmcoord::engine {
 namespace {
 
 using Index = NameIndex<RealPolicy>;
-constexpr LockConfigNs config;
+constexpr NameConfigNs config;
 
 class NameIndexTest : public testing::Test {
  protected:

@@ -202,7 +202,7 @@ std::vector<Case> cases() {
        }},
       {"acquire without a process", true, use_up_entries,
        [](World& w) {
-         process::LockClient client(detail::Access::state(w.session)->participant, "x", {});
+         process::PrimitiveClient client(detail::Access::state(w.session)->participant, "x", {});
          process::Request request;
          request.holder = "script";
          request.detached = true;
@@ -230,7 +230,7 @@ std::vector<Case> cases() {
        }},
       {"force a release", false, holding_aux,
        [](World& w) {
-         process::LockClient client(detail::Access::state(w.rival)->participant, "aux", {});
+         process::PrimitiveClient client(detail::Access::state(w.rival)->participant, "aux", {});
          EXPECT_TRUE(client.force_release(""));
          EXPECT_EQ(w.locks[0].release(me).lost->why, Loss::forced);
        }},

@@ -17,8 +17,8 @@
 
 #include "engine/segment_file.hpp"
 #include "process/keeping_alive.hpp"
-#include "process/lock_client.hpp"
 #include "process/participant.hpp"
+#include "process/primitive_client.hpp"
 #include "process/recovery.hpp"
 #include "process/segment_check.hpp"
 #include "process/snapshot.hpp"
@@ -36,8 +36,8 @@ namespace shmcoord {
 namespace {
 
 using engine::RealPolicy;
-using process::LockClient;
 using process::Participant;
+using process::PrimitiveClient;
 using process::Request;
 
 constexpr engine::Sizes sizes{.names = 32, .entries = 64, .sessions = 8};
@@ -69,22 +69,22 @@ void furnish(const std::shared_ptr<engine::Mapping>& mapping) {
   for (int n = 0; n < 3; ++n) {
     children.push_back(in_child([&] {
       const std::shared_ptr<Participant> me = Participant::join(mapping);
-      auto& deploy = *new LockClient(me, "deploy", {});
+      auto& deploy = *new PrimitiveClient(me, "deploy", {});
       if (n == 0) {
         const std::string holder(200, 'h');
         const std::string reason(3000, 'r');
         Request request = request_of(holder);
         request.reason = reason;
         if (!deploy.acquire(request, process::try_once)) ::abort();
-        auto& other = *new LockClient(me, std::string(200, 'n'), {});
+        auto& other = *new PrimitiveClient(me, std::string(200, 'n'), {});
         if (!other.acquire(request_of("holder"), process::try_once)) ::abort();
-        auto& leased = *new LockClient(me, "leased", {});
+        auto& leased = *new PrimitiveClient(me, "leased", {});
         Request detached = request_of("script");
         detached.detached = true;
         detached.ttl = std::chrono::seconds(1);
         if (!leased.acquire(detached, process::try_once)) ::abort();
-        LockClient gone(me, "gone", {});
-        LockClient::remove(*me, "gone", false);
+        PrimitiveClient gone(me, "gone", {});
+        PrimitiveClient::remove(*me, "gone", false);
       } else {
         (void)deploy.wait_fd(request_of("waiter" + std::to_string(n)));
       }
@@ -228,15 +228,15 @@ void use(const Template& from) {
       const std::shared_ptr<Participant> me = Participant::join(mapping);
       for (const char* const name : {"deploy", "leased", "new"}) {
         answer_or_error([&] {
-          LockClient lock(me, name, {});
+          PrimitiveClient lock(me, name, {});
           if (lock.acquire(request_of("fuzz"), process::try_once)) lock.release("fuzz");
           lock.force_release({});
         });
-        answer_or_error([&] { LockClient::remove(*me, name, true); });
+        answer_or_error([&] { PrimitiveClient::remove(*me, name, true); });
       }
       // More names than there are records for.
       for (std::uint32_t n = 0; n < sizes.names + 4; ++n) {
-        answer_or_error([&] { LockClient(me, "recycled-" + std::to_string(n), {}); });
+        answer_or_error([&] { PrimitiveClient(me, "recycled-" + std::to_string(n), {}); });
       }
     });
   });

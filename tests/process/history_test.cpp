@@ -73,7 +73,7 @@ class Client {
         random_(seed),
         manual_(manual) {
     for (const char* const object : names) {
-      others_.push_back(std::make_unique<process::LockClient>(participant_, object, LockOptions{}));
+      others_.push_back(std::make_unique<process::PrimitiveClient>(participant_, object, process::NameOptions{}));
     }
   }
 
@@ -193,7 +193,7 @@ class Client {
   std::shared_ptr<process::Participant> participant_;
   Session& session_;
   std::vector<Lock>& locks_;
-  std::vector<std::unique_ptr<process::LockClient>> others_;  // for what the face does not offer
+  std::vector<std::unique_ptr<process::PrimitiveClient>> others_;  // for what the face does not offer
   Recorder::Pen pen_;
   std::string name_;
   const Round& round_;

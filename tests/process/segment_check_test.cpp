@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "engine/name_index.hpp"
-#include "process/lock_client.hpp"
 #include "process/participant.hpp"
+#include "process/primitive_client.hpp"
 #include "process/recovery.hpp"
 #include "support/process_child.hpp"
 
@@ -47,10 +47,10 @@ int move(const OwnSegment& segment, int number, const Child::Line& line) {
   for (int round = 0;; ++round) {
     const std::string name = "busy" + std::to_string(round % 2);
     try {
-      LockClient lock(me, name, {});
+      PrimitiveClient lock(me, name, {});
       if (!lock.acquire(request_of(holder), no_deadline)) return 1;
       lock.release(holder);
-      if (round % 3 == 0) LockClient::remove(*me, name, false);
+      if (round % 3 == 0) PrimitiveClient::remove(*me, name, false);
     } catch (const Error&) {  // in use, or removed under us
     }
   }
@@ -64,7 +64,7 @@ TEST(SegmentCheck, ANewSegmentIsSound) {
 TEST(SegmentCheck, HoldersWaitersAndTheDeadAreSound) {
   const OwnSegment segment;
   Child holder([&](const Child::Line& line) {
-    LockClient lock(Participant::join(segment.mapping()), "deploy", {});
+    PrimitiveClient lock(Participant::join(segment.mapping()), "deploy", {});
     if (!lock.acquire(request_of("holder"), try_once)) return 1;
     line.ready(1);
     line.await_go();
@@ -73,7 +73,7 @@ TEST(SegmentCheck, HoldersWaitersAndTheDeadAreSound) {
   ASSERT_EQ(holder.wait_ready(), 1);
   Child waiter([&](const Child::Line& line) {
     const std::shared_ptr<Participant> me = Participant::join(segment.mapping());
-    LockClient lock(me, "deploy", {});
+    PrimitiveClient lock(me, "deploy", {});
     static_cast<void>(lock.wait_fd(request_of("waiter")));
     line.ready(1);
     line.await_go();
@@ -139,7 +139,7 @@ class Damage : public testing::Test {
     fds_.push_back(lock_.wait_fd(request_of("first")));
     fds_.push_back(lock_.wait_fd(request_of("second")));
     const auto held = me_->mapping().view().record(lock_.ops().index()).control;
-    EXPECT_EQ(RealPolicy::load(held).used, 1U);
+    EXPECT_EQ(RealPolicy::load(held).used, whole_lock);
     for (std::size_t n = 0; n < words(); ++n) saved_.push_back(RealPolicy::load(word(n)));
   }
   ~Damage() override { restore(); }
@@ -184,8 +184,8 @@ class Damage : public testing::Test {
 
   OwnSegment segment_{{.names = 64, .entries = 64, .sessions = 8}};
   std::shared_ptr<Participant> me_;
-  LockClient lock_;
-  LockClient other_;
+  PrimitiveClient lock_;
+  PrimitiveClient other_;
   std::vector<int> fds_;
   std::vector<std::uint64_t> saved_;
 };
@@ -310,9 +310,9 @@ TEST_F(Damage, OfNames) {
 
 TEST_F(Damage, OfLocks) {
   change_control([](core::Control& c) { c.used = 2; });
-  expect("lock 'deploy': used is 2, but its holders have 1");
+  expect("lock 'deploy': used is 2, but its holders have " + std::to_string(whole_lock));
   change_control([](core::Control& c) { c.used = 0; });
-  expect("lock 'deploy': used is 0, but its holders have 1");
+  expect("lock 'deploy': used is 0, but its holders have " + std::to_string(whole_lock));
   change_control([](core::Control& c) { c.seq = core::seq_limit + 1; });
   expect("lock 'deploy': its control word cannot be right");
   change_control([](core::Control& c) { c.tail = 60; });
@@ -355,7 +355,7 @@ TEST(SegmentCheck, AnyBytesComeToAnEnd) {
     {
       const std::shared_ptr<Participant> me = Participant::join(segment.mapping());
       for (int n = 0; n < 5; ++n) {
-        LockClient lock(me, "lock" + std::to_string(n), {});
+        PrimitiveClient lock(me, "lock" + std::to_string(n), {});
         ASSERT_TRUE(lock.acquire(request_of("h"), try_once));
       }
     }

@@ -489,7 +489,7 @@ void kill_at(const Scenario& scenario, const Pass& pass, const Place& place, Cou
 
 void Actor::join() { session.emplace(detail::Access::segment(mapping)); }
 void Actor::attach(std::string_view other) { lock.emplace(*session, other, patient); }
-process::LockClient& Actor::client() const { return *detail::Access::state(*session)->lock(lock->name(), {}); }
+process::PrimitiveClient& Actor::client() const { return *detail::Access::state(*session)->client(lock->name(), {}); }
 
 std::uint64_t Actor::note(const AcquireOutcome& outcome) const {
   std::uint64_t before = board.highest_token;

@@ -53,7 +53,7 @@ struct Actor {
   void attach() { attach(name); }
   void attach(std::string_view other);
   std::uint64_t note(const AcquireOutcome& outcome) const;
-  [[nodiscard]] process::LockClient& client() const;
+  [[nodiscard]] process::PrimitiveClient& client() const;
 };
 
 using Act = std::function<void(Actor&)>;

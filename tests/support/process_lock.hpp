@@ -14,7 +14,7 @@ namespace shmcoord::test {
 using Ops = engine::ControlOps<engine::RealPolicy>;
 
 inline Ops make_lock(process::Participant& me, const std::string& name, std::uint32_t capacity = 1,
-                     const engine::LockConfigNs& config = {}) {
+                     const engine::NameConfigNs& config = {}) {
   const std::lock_guard guard(me.names_mutex());
   engine::NameIndex<engine::RealPolicy> names(me.mapping().view(), &me.mapping());
   const auto made = names.find_or_insert(name, engine::Kind::lock, capacity, config, me.slot());

@@ -196,7 +196,7 @@ class Worker {
   void told_wrong() { ledger_.wrong("a holder that a greater token had overtaken was told that it holds"); }
 
   void rob(Session& session) {
-    const auto client = process::LockClient::find(detail::Access::state(session)->participant, fences[dice(2)]);
+    const auto client = process::PrimitiveClient::find(detail::Access::state(session)->participant, fences[dice(2)]);
     if (client) (void)client->force_release("");
   }
 

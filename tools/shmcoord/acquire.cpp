@@ -22,7 +22,7 @@
 namespace shmcoord::tool {
 namespace {
 
-using process::LockClient;
+using process::PrimitiveClient;
 
 // Somebody who looks at a terminal wants to know soon; a log wants no line for each short wait.
 constexpr int first_line_on_terminal_ms = 150;
@@ -30,7 +30,7 @@ constexpr int first_line_ms = 1000;
 
 class Companion {
  public:
-  Companion(LockClient& client, std::string holder, const StopSignals& signals)
+  Companion(PrimitiveClient& client, std::string holder, const StopSignals& signals)
       : client_(client),
         holder_(std::move(holder)),
         signal_fd_(::signalfd(-1, &signals.set(), SFD_CLOEXEC | SFD_NONBLOCK)),
@@ -94,7 +94,7 @@ class Companion {
     }
   }
 
-  LockClient& client_;
+  PrimitiveClient& client_;
   std::string holder_;
   int signal_fd_;
   int done_fd_;
@@ -144,7 +144,7 @@ std::int64_t deadline_of(const WaitRule& rule) {
   return process::real_clock().now_ns() + rule.limit->count();
 }
 
-Acquired acquire_aloud(LockClient& client, const process::Request& request, std::int64_t deadline_ns,
+Acquired acquire_aloud(PrimitiveClient& client, const process::Request& request, std::int64_t deadline_ns,
                        const StopSignals& signals, std::optional<AcquireOutcome> tried) {
   Acquired got{tried ? *std::move(tried) : client.acquire(request, process::try_once), 0};
   if (!got.outcome && deadline_ns != process::try_once) {
@@ -167,13 +167,13 @@ Acquired acquire_aloud(LockClient& client, const process::Request& request, std:
   return got;
 }
 
-std::string kept_text(const LockClient& client) {
+std::string kept_text(const PrimitiveClient& client) {
   if (const auto keeping = process::keeping_holder_alive(client)) return "; it is dead, but " + describe(*keeping);
   if (const auto hidden = process::holder_out_of_sight(client)) return "; " + describe(hidden->sight, hidden->pid);
   return {};
 }
 
-int say_not_acquired(const LockClient& client, const Acquired& got, const WaitRule& rule) {
+int say_not_acquired(const PrimitiveClient& client, const Acquired& got, const WaitRule& rule) {
   const auto busy = [&](const std::string& how) {
     say_error(to_string(got.outcome.result), busy_text(client.name(), how, got.outcome.current) + kept_text(client));
     return rule.conflict_code;

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "process/lock_client.hpp"
+#include "process/primitive_client.hpp"
 #include "shmcoord/arguments.hpp"
 
 // Acquiring for somebody at a terminal or in a script: says what it waits for, and leaves the queue on Ctrl-C.
@@ -50,7 +50,7 @@ struct Acquired {
 
 /// Acquires by the deadline (process::try_once, process::no_deadline, or a time), and says whom it waits for, and on
 /// success who lost it before. `tried`: what a first try said already.
-[[nodiscard]] Acquired acquire_aloud(process::LockClient& client, const process::Request& request,
+[[nodiscard]] Acquired acquire_aloud(process::PrimitiveClient& client, const process::Request& request,
                                      std::int64_t deadline_ns, const StopSignals& signals,
                                      std::optional<AcquireOutcome> tried);
 
@@ -58,9 +58,9 @@ struct Acquired {
 
 /// Why it may take long: "; it is dead, but sleep 60 (pid 123) goes on…" when the lock's holder is dying, "; bound to
 /// process 7 of another PID namespace…" when it cannot be judged from here; else nothing.
-[[nodiscard]] std::string kept_text(const process::LockClient& client);
+[[nodiscard]] std::string kept_text(const process::PrimitiveClient& client);
 
 /// Says why it was not acquired; the exit code.
-int say_not_acquired(const process::LockClient& client, const Acquired& got, const WaitRule& rule);
+int say_not_acquired(const process::PrimitiveClient& client, const Acquired& got, const WaitRule& rule);
 
 }  // namespace shmcoord::tool

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "engine/segment_file.hpp"
-#include "process/lock_client.hpp"
 #include "process/participant.hpp"
+#include "process/primitive_client.hpp"
 #include "shmcoord/exit_codes.hpp"
 #include "shmcoord/global.hpp"
 #include "shmcoord/messages.hpp"
@@ -61,10 +61,10 @@ template <class Make>
 }
 
 /// The lock of that name; throws Error(not_found).
-[[nodiscard]] inline std::unique_ptr<process::LockClient> find_lock(
+[[nodiscard]] inline std::unique_ptr<process::PrimitiveClient> find_lock(
     const std::shared_ptr<process::Participant>& participant, const std::string& name) {
   const std::string& segment = participant->mapping().name();
-  auto client = process::LockClient::find(participant, name);
+  auto client = process::PrimitiveClient::find(participant, name);
   if (client == nullptr) throw Error(Errc::not_found, "no lock '" + name + "' in segment " + segment);
   return client;
 }

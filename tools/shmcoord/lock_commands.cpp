@@ -35,7 +35,7 @@ std::string required_holder(const Arguments& arguments) {
 }
 
 /// Throws Error(not_found).
-std::unique_ptr<process::LockClient> known_lock(const Arguments& arguments) {
+std::unique_ptr<process::PrimitiveClient> known_lock(const Arguments& arguments) {
   return join_and(arguments.global, IfMissing::fail, "",
                   [&](const auto& participant) { return find_lock(participant, arguments.words[0]); });
 }
@@ -79,7 +79,8 @@ json::value to_json(const std::optional<Lost>& lost) {
 void print(const json::object& document) { print_line(json_text(document)); }
 
 /// Why a holder could not do what it asked for: who has the lock instead.
-std::string not_owner_text(process::LockClient& client, const std::string& holder, const std::optional<Lost>& lost) {
+std::string not_owner_text(process::PrimitiveClient& client, const std::string& holder,
+                           const std::optional<Lost>& lost) {
   std::string text = "not_owner: lock '" + printable(client.name()) + "' is not held by '" + printable(holder) + "'";
   if (lost && lost->why != Loss::none) text += " any more: " + std::string(describe(lost->why));
   const auto now = client.holder();
@@ -133,7 +134,7 @@ int lock_acquire(const Arguments& arguments) {
   const StopSignals signals;
   std::optional<AcquireOutcome> tried;
   const auto client = join_and(arguments.global, IfMissing::create, "", [&](const auto& participant) {
-    auto made = std::make_unique<process::LockClient>(participant, arguments.words[0], LockOptions{});
+    auto made = std::make_unique<process::PrimitiveClient>(participant, arguments.words[0], process::NameOptions{});
     tried = made->acquire(request, process::try_once);
     return made;
   });
@@ -236,7 +237,7 @@ int lock_status(const Arguments& arguments) {
 
 int lock_remove(const Arguments& arguments) {
   const auto participant = join(arguments.global, IfMissing::fail);
-  process::LockClient::remove(*participant, arguments.words[0], arguments.has("--force"));
+  process::PrimitiveClient::remove(*participant, arguments.words[0], arguments.has("--force"));
   if (arguments.global.json) print({{"lock", arguments.words[0]}, {"result", "removed"}});
   return exit_done;
 }

@@ -24,7 +24,7 @@ std::string_view inherited() {
 }
 
 /// Everything of a mark but the token.
-std::string mark_of(const process::LockClient& client) {
+std::string mark_of(const process::PrimitiveClient& client) {
   return fmt::format("{:x}:{}:{}:", client.participant().mapping().view().header().segment_id, client.ops().index(),
                      client.ops().generation());
 }
@@ -57,7 +57,7 @@ std::string held_environment(const std::vector<OuterHold>& holds) {
   return std::string(variable) + '=' + marks;
 }
 
-bool held_by_outer_run(process::LockClient& client) {
+bool held_by_outer_run(process::PrimitiveClient& client) {
   const std::string lock = mark_of(client);
   return any_mark(inherited(), [&](std::string_view mark) {
     if (!mark.starts_with(lock)) return false;

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "process/lock_client.hpp"
+#include "process/primitive_client.hpp"
 
 // A `run` inside of the command of another `run` that holds the same lock would wait for itself: the outer one gives
 // the lock back only when its command has ended.
@@ -22,7 +22,7 @@
 namespace shmcoord::tool {
 
 struct OuterHold {
-  const process::LockClient* client;
+  const process::PrimitiveClient* client;
   std::uint64_t token;
 };
 
@@ -30,6 +30,6 @@ struct OuterHold {
 [[nodiscard]] std::string held_environment(const std::vector<OuterHold>& holds);
 
 /// Is the lock held now by a `run` whose command we are part of?
-[[nodiscard]] bool held_by_outer_run(process::LockClient& client);
+[[nodiscard]] bool held_by_outer_run(process::PrimitiveClient& client);
 
 }  // namespace shmcoord::tool

@@ -35,7 +35,7 @@
 namespace shmcoord::tool {
 namespace {
 
-using process::LockClient;
+using process::PrimitiveClient;
 
 constexpr std::array passed_on{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH};
 
@@ -98,7 +98,7 @@ Plan plan_of(const Arguments& arguments) {
 }
 
 struct Held {
-  std::unique_ptr<LockClient> client;
+  std::unique_ptr<PrimitiveClient> client;
   std::uint64_t token = 0;
 };
 
@@ -362,11 +362,11 @@ int run_command(const Arguments& arguments) {
   request.ttl = plan.ttl;
   request.no_lease = !plan.ttl;
   std::optional<AcquireOutcome> tried;
-  std::vector<std::unique_ptr<LockClient>> clients;
+  std::vector<std::unique_ptr<PrimitiveClient>> clients;
   const auto participant = join_and(arguments.global, IfMissing::create, "run", [&](auto joined) {
     clients.clear();
     for (const std::string& name : plan.locks) {
-      clients.push_back(std::make_unique<LockClient>(joined, name, LockOptions{}));
+      clients.push_back(std::make_unique<PrimitiveClient>(joined, name, process::NameOptions{}));
       clients.back()->on_lost([&bell, name](const HolderId&, const Lost& lost) { bell.ring(name, lost); });
     }
     tried = clients.front()->acquire(request, process::try_once);

@@ -9,7 +9,8 @@
 #include "engine/layout.hpp"
 #include "shmcoord/error.hpp"
 
-// What a caller may pass to a lock. Checked before anything is touched, so that a refusal changes nothing.
+// What a caller may pass to a lock or a semaphore. Checked before anything is touched, so that a refusal changes
+// nothing.
 
 namespace shmcoord::process {
 
@@ -22,10 +23,18 @@ inline void require_holder(std::string_view holder) {
   }
 }
 
-inline void require_lock_name(std::string_view name) {
+inline void require_primitive_name(engine::Kind kind, std::string_view name) {
   if (const std::string_view wrong = core::check_name(name); !wrong.empty()) {
-    throw Error(Errc::invalid_argument,
-                "the lock name '" + std::string(name.substr(0, 64)) + "' " + std::string(wrong));
+    throw Error(Errc::invalid_argument, std::string("the ") + (kind == engine::Kind::lock ? "lock" : "semaphore") +
+                                            " name '" + std::string(name.substr(0, 64)) + "' " + std::string(wrong));
+  }
+}
+
+/// Of a weight or a capacity (C-12).
+inline void require_permits(std::string_view what, std::uint32_t permits) {
+  if (permits == 0 || permits > core::max_capacity) {
+    throw Error(Errc::invalid_argument, std::string(what) + " must be 1 to " + std::to_string(core::max_capacity) +
+                                            ", not " + std::to_string(permits));
   }
 }
 

@@ -7,10 +7,10 @@
 #include "engine/entry_text.hpp"
 #include "engine/name_index.hpp"
 #include "engine/segment_file.hpp"
+#include "process/call_arguments.hpp"
 #include "process/clock.hpp"
 #include "process/lease.hpp"
-#include "process/lock_arguments.hpp"
-#include "process/lock_client.hpp"
+#include "process/primitive_client.hpp"
 #include "process/recovery.hpp"
 
 // Ending, renewing and losing a hold; the operator's ways to end somebody else's.
@@ -28,7 +28,7 @@ std::int64_t ns(std::chrono::nanoseconds d) { return d.count(); }
 
 // --- ending and renewing ---------------------------------------------------------------------------------------------
 
-ReleaseOutcome LockClient::release(std::string_view holder) {
+ReleaseOutcome PrimitiveClient::release(std::string_view holder) {
   participant_->require_usable();
   require_holder(holder);
   {
@@ -60,7 +60,7 @@ ReleaseOutcome LockClient::release(std::string_view holder) {
   return {current() ? ReleaseResult::not_owner : ReleaseResult::already_free, std::nullopt};
 }
 
-HeartbeatOutcome LockClient::heartbeat(std::string_view holder, std::optional<std::chrono::nanoseconds> ttl) {
+HeartbeatOutcome PrimitiveClient::heartbeat(std::string_view holder, std::optional<std::chrono::nanoseconds> ttl) {
   participant_->require_usable();
   require_holder(holder);
   require_duration("ttl", ttl);
@@ -88,8 +88,8 @@ HeartbeatOutcome LockClient::heartbeat(std::string_view holder, std::optional<st
 
 // A lease that gets longer does so before the sign of life, one that gets shorter after it. Otherwise a look in between
 // would judge the old sign by the new ttl, and take a hold whose lease had run out by neither.
-engine::Result LockClient::beat(const Ops& ops, engine::EntryIndex entry, std::uint64_t token,
-                                std::optional<std::chrono::nanoseconds> ttl) {
+engine::Result PrimitiveClient::beat(const Ops& ops, engine::EntryIndex entry, std::uint64_t token,
+                                     std::optional<std::chrono::nanoseconds> ttl) {
   if (!ttl) return ops.heartbeat(entry, token, real_clock().now_ns());
   const core::LeaseTerms terms = terms_of(view(), ops.index(), entry);
   const bool longer = ns(*ttl) >= (terms.ttl_ns > 0 ? terms.ttl_ns : terms.stale_threshold_ns);
@@ -103,7 +103,7 @@ engine::Result LockClient::beat(const Ops& ops, engine::EntryIndex entry, std::u
 // --- losing ----------------------------------------------------------------------------------------------------------
 
 // True: the hold is gone; `lost` says why, and its entry is ours to use again.
-bool LockClient::settle_loss(Hold& hold) {
+bool PrimitiveClient::settle_loss(Hold& hold) {
   if (hold.state != Hold::State::held || hold.ops.holds(hold.entry, hold.token)) return false;
   engine::Entry& e = view().entry(hold.entry);
   (void)hold.ops.finish_now();
@@ -115,31 +115,32 @@ bool LockClient::settle_loss(Hold& hold) {
   return true;
 }
 
-Lost LockClient::lost_text(Loss why) {
+Lost PrimitiveClient::lost_text(Loss why) {
   Lost lost{why, {}};
+  if (kind_ != engine::Kind::lock) return lost;  // who has these very permits now is not known
   if (const auto now = holder()) lost.by = now->holder.empty() ? "pid " + std::to_string(now->pid) : now->holder;
   return lost;
 }
 
-std::uint64_t LockClient::on_lost(LostCallback callback) {
+std::uint64_t PrimitiveClient::on_lost(LostCallback callback) {
   need_tick();
   const std::scoped_lock lock(callbacks_mutex_);
   lost_callbacks_.emplace_back(next_callback_, std::move(callback));
   return next_callback_++;
 }
 
-void LockClient::remove_on_lost(std::uint64_t id) {
+void PrimitiveClient::remove_on_lost(std::uint64_t id) {
   const std::scoped_lock lock(callbacks_mutex_);
   std::erase_if(lost_callbacks_, [id](const auto& c) { return c.first == id; });
 }
 
 // In the keeper's thread: whose wait is over, whose hold was lost.
-void LockClient::tick() {
+void PrimitiveClient::tick() {
   std::vector<std::pair<std::string, Lost>> news;
   {
     const std::scoped_lock lock(mutex_);
     for (const auto& hold : holds_) {
-      if (hold->implicit || hold->busy) continue;
+      if (hold->implicit || hold->busy || hold->part) continue;
       if (hold->fd >= 0 && hold->state == Hold::State::waiting) {
         (void)hold->ops.finish_now();
         if (hold->ops.status(hold->entry).phase != engine::Phase::waiting) {
@@ -167,52 +168,80 @@ void LockClient::tick() {
   }
 }
 
-bool LockClient::force_release(std::string_view holder) {
+bool PrimitiveClient::force_release(std::string_view holder) {
   participant_->require_usable();
-  const auto now = current();
-  if (!now || (!holder.empty() && !engine::holder_equals(view(), now->entry, holder))) return false;
   auto& mapping = participant_->mapping();
-  mapping.prepare_notice(now->ops.index(), now->entry);
-  const Participant::Helping helping(*participant_, now->ops.index());
-  const engine::Result r = now->ops.reclaim(now->entry, [](const engine::Entry&) { return Loss::forced; });
-  tidy_detached(mapping.view(), now->entry);
-  return r.step == Step::reclaimed;
+  bool done = false;
+  each_present_holder([&](const Current& now) {
+    if (!holder.empty() && !engine::holder_equals(view(), now.entry, holder)) return;
+    mapping.prepare_notice(now.ops.index(), now.entry);
+    const Participant::Helping helping(*participant_, now.ops.index());
+    const engine::Result r = now.ops.reclaim(now.entry, [](const engine::Entry&) { return Loss::forced; });
+    tidy_detached(mapping.view(), now.entry);
+    done = done || r.step == Step::reclaimed;
+  });
+  return done;
 }
 
-void LockClient::remove(Participant& participant, std::string_view name, bool force) {
+namespace {
+
+/// One who holds, waits for or joined the record is taken out of it by force. False: nobody was found.
+bool end_one(const engine::View& view, const engine::ControlOps<RealPolicy>& ops) {
+  if (const engine::EntryIndex head = ops.head_of(ops.load()).entry; head != engine::nil_entry) {
+    const Step step = ops.cancel(head, Loss::forced).step;
+    return step == Step::cancelled || step == Step::granted;
+  }
+  bool ended = false;
+  engine::Chunks<RealPolicy>(view).for_each([&](std::uint32_t chunk, std::uint64_t) {
+    for (engine::EntryIndex n = 0; n < engine::entries_per_chunk; ++n) {
+      const engine::EntryIndex i = chunk * engine::entries_per_chunk + n;
+      const engine::Status s = ops.status(i);
+      if (s.record != ops.index()) continue;
+      Step step = Step::gone;
+      if (s.phase == engine::Phase::held || s.phase == engine::Phase::marked) {
+        step = ops.reclaim(i, [](const engine::Entry&) { return Loss::forced; }).step;
+      } else if (s.phase == engine::Phase::member) {
+        step = ops.leave(i).step;
+      }
+      ended = ended || step == Step::reclaimed || step == Step::left;
+    }
+  });
+  return ended;
+}
+
+}  // namespace
+
+void PrimitiveClient::remove(Participant& participant, std::string_view name, bool force, engine::Kind kind) {
   participant.require_usable();
   auto& mapping = participant.mapping();
   const std::scoped_lock one_at_a_time(participant.names_mutex());
   Names names(mapping.view(), &mapping);
+  const bool is_lock = kind == engine::Kind::lock;
+  const std::string title = std::string(is_lock ? "lock" : "semaphore") + " '" + std::string(name) + "'";
   const auto found = names.find(name);
-  if (!found) throw Error(Errc::not_found, "no lock '" + std::string(name) + "'");
+  if (!found) throw Error(Errc::not_found, "no " + title);
   const engine::ControlOps<RealPolicy> ops(mapping.view(), found->record, found->generation);
+  if (static_cast<engine::Kind>(RealPolicy::load(ops.record().kind)) != kind) {
+    throw Error(Errc::wrong_type, "'" + std::string(name) + "' exists as " + (is_lock ? "a semaphore" : "a lock") +
+                                      ", not as " + (is_lock ? "a lock" : "a semaphore"));
+  }
   const Participant::Helping helping(participant, found->record);
   const auto close = [&] {
     while (!ops.close()) {
       if (!force || RealPolicy::load(ops.record().generation) != ops.generation()) return false;
       const core::Control c = ops.load();
-      const bool sound = ops.finish(c);
-      const engine::EntryIndex head = ops.head_of(c).entry;
-      const engine::EntryIndex held = engine::unpack_link(RealPolicy::load(ops.record().holder)).entry;
-      Step step = Step::corrupt;
-      if (sound && head != engine::nil_entry) {
-        step = ops.cancel(head, Loss::forced).step;
-      } else if (sound && mapping.view().entry_exists(held)) {
-        step = ops.reclaim(held, [](const engine::Entry&) { return Loss::forced; }).step;
-      }
-      const bool ended = step == Step::cancelled || step == Step::granted || step == Step::reclaimed;
+      const bool ended = ops.finish(c) && end_one(mapping.view(), ops);
       if (!ended && RealPolicy::load_seq(ops.record().control) == c.seq) {
-        throw Error(Errc::segment_corrupt, "lock '" + std::string(name) +
-                                               "' is damaged and cannot be taken from its holder; `shmcoord segment "
-                                               "check` tells more");
+        throw Error(Errc::segment_corrupt,
+                    title + " is damaged and cannot be taken from its holder; `shmcoord segment check` tells more");
       }
     }
     return true;
   };
   if (names.remove(*found, participant.slot(), close) == engine::Removal::in_use) {
-    throw Error(Errc::in_use, "lock '" + std::string(name) +
-                                  "' is held or waited for; use force (--force) to remove it all the same");
+    const bool quota = RealPolicy::load(ops.record().per_session) != 0;
+    throw Error(Errc::in_use, title + " is held" + (quota ? ", joined" : "") +
+                                  " or waited for; use force (--force) to remove it all the same");
   }
 }
 

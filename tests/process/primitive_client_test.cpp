@@ -1,4 +1,4 @@
-#include "process/lock_client.hpp"
+#include "process/primitive_client.hpp"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -20,13 +20,13 @@ using test::OwnSegment;
 
 // There is room for one name, so each of the two is given up for the other all the time. Both threads are of one
 // session: whoever ends its turn at the names wakes the other one right then.
-TEST(LockClient, AHandleIsNotMadeOfARecordThatIsAnotherNamesByNow) {
+TEST(PrimitiveClient, AHandleIsNotMadeOfARecordThatIsAnotherNamesByNow) {
   OwnSegment segment({.names = 1, .entries = 16, .sessions = 4});
   const std::shared_ptr<Participant> me = Participant::join(segment.mapping());
   std::atomic<int> wrong = 0;
   const auto attach = [&](const char* name, int seconds) {
     try {
-      const LockClient client(me, name, {.stale_threshold = std::chrono::seconds(seconds)});
+      const PrimitiveClient client(me, name, {.lease = {.stale_threshold = std::chrono::seconds(seconds)}});
     } catch (const Error& e) {
       if (e.errc() == Errc::config_differs) ++wrong;
     }
@@ -49,10 +49,10 @@ TEST(LockClient, AHandleIsNotMadeOfARecordThatIsAnotherNamesByNow) {
 
 // The keeper of the next session buries the dead one right then: a try that found the lock held by it must not be told
 // "busy" because meanwhile nobody holds it.
-TEST(LockClient, ATryBehindADeathGetsItWhoeverBuries) {
+TEST(PrimitiveClient, ATryBehindADeathGetsItWhoeverBuries) {
   OwnSegment segment;
   const std::shared_ptr<Participant> me = Participant::join(segment.mapping());
-  LockClient lock(me, "x", {});
+  PrimitiveClient lock(me, "x", {});
   Request request;
   request.holder = "next";
   for (int round = 0; round < 300; ++round) {
@@ -60,7 +60,7 @@ TEST(LockClient, ATryBehindADeathGetsItWhoeverBuries) {
       const std::shared_ptr<Participant> other = Participant::join(segment.mapping());
       Request mine;
       mine.holder = "dies";
-      const bool got = static_cast<bool>(LockClient(other, "x", {}).acquire(mine, try_once));
+      const bool got = static_cast<bool>(PrimitiveClient(other, "x", {}).acquire(mine, try_once));
       line.ready(got ? 1 : 0);
       line.await_go();
       return 0;
@@ -73,12 +73,12 @@ TEST(LockClient, ATryBehindADeathGetsItWhoeverBuries) {
   }
 }
 
-TEST(LockClient, NoHoldBeginsInAFileThatWasDeletedMeanwhile) {
+TEST(PrimitiveClient, NoHoldBeginsInAFileThatWasDeletedMeanwhile) {
   OwnSegment segment;
   const std::shared_ptr<Participant> me = Participant::join(segment.mapping());
   const std::shared_ptr<Participant> next = Participant::join(segment.mapping());
-  LockClient held(me, "deploy", {});
-  LockClient wanted(next, "deploy", {});
+  PrimitiveClient held(me, "deploy", {});
+  PrimitiveClient wanted(next, "deploy", {});
   Request request;
   request.holder = "a";
   ASSERT_TRUE(held.acquire(request, try_once));
