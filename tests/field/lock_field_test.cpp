@@ -45,13 +45,6 @@ class FieldTest : public testing::FaceTest {
     while (waiters() == before) std::this_thread::sleep_for(1ms);
     return child;
   }
-
-  std::size_t waiters() {
-    const auto& mapping = *detail::Access::mapping(segment_);
-    const auto snapshot = process::take_snapshot(mapping, RealPolicy::now_ns());
-    return static_cast<std::size_t>(std::count_if(snapshot.entries.begin(), snapshot.entries.end(),
-                                                  [](const auto& e) { return e.phase == engine::Phase::waiting; }));
-  }
 };
 
 const HolderId me{"tester"};

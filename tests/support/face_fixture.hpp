@@ -5,11 +5,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <functional>
 #include <string>
 
 #include "process/face.hpp"
+#include "process/recovery.hpp"
 #include "shmcoord/shmcoord.hpp"
 #include "support/sound.hpp"
 
@@ -77,6 +79,17 @@ class FaceTest : public ::testing::Test {
   }
   FaceTest(const FaceTest&) = delete;
   FaceTest& operator=(const FaceTest&) = delete;
+
+  /// How many wait for anything.
+  [[nodiscard]] std::size_t waiters() const {
+    const auto& mapping = *detail::Access::mapping(segment_);
+    const auto snapshot = process::take_snapshot(mapping, engine::RealPolicy::now_ns());
+    return static_cast<std::size_t>(std::count_if(snapshot.entries.begin(), snapshot.entries.end(),
+                                                  [](const auto& e) { return e.phase == engine::Phase::waiting; }));
+  }
+  void until_waiting(std::size_t count) const {
+    while (waiters() != count) ::usleep(1000);
+  }
 
   std::string name_;
   Segment segment_;
