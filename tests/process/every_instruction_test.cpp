@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <optional>
 #include <stop_token>
 #include <thread>
 
@@ -221,6 +222,101 @@ TEST_F(EveryInstruction, DetachedRelease) {
        .operation = release,
        .outcomes = {"D > W", "W"},
        .waiter = Waiter::queued});
+}
+
+// --- shared, more and less -------------------------------------------------------------------------------------------
+
+std::optional<SharedLock> shared;  // V's other face of the lock
+void reads(Actor& v) {
+  joins(v);
+  shared.emplace(*v.session, v.name);
+  shared->lock_shared();
+}
+void writes(Actor& v) {
+  joins(v);
+  shared.emplace(*v.session, v.name);
+  shared->lock();
+}
+
+TEST_F(EveryInstruction, SharedAcquireAndRelease) {
+  const auto once = [](Actor&) {
+    shared->lock_shared();
+    shared->unlock_shared();
+  };
+  const auto opens_shared = [](Actor& v) {
+    joins(v);
+    shared.emplace(*v.session, v.name);
+  };
+  die({.name = "alone", .before = opens_shared, .operation = once, .outcomes = {"free", "free after died", "free"}});
+  die({.name = "with a waiter",
+       .before = reads,
+       .operation = [](Actor&) { shared->unlock_shared(); },
+       .outcomes = {"W after died", "W"},
+       .waiter = Waiter::queued});
+}
+
+// The part that it gets besides, and the merge.
+TEST_F(EveryInstruction, UpgradeAndDowngrade) {
+  const auto upgrades = [](Actor&) { shared->upgrade(); };
+  const auto downgrades = [](Actor&) { shared->downgrade(); };
+  die({.name = "upgrade", .before = reads, .operation = upgrades, .outcomes = {"free after died"}});
+  die({.name = "upgrade past a waiter",
+       .before = reads,
+       .operation = upgrades,
+       .outcomes = {"W after died"},
+       .waiter = Waiter::queued});
+  die({.name = "downgrade", .before = writes, .operation = downgrades, .outcomes = {"free after died"}});
+  die({.name = "downgrade with a waiter",
+       .before = writes,
+       .operation = downgrades,
+       .outcomes = {"W after died"},
+       .waiter = Waiter::queued});
+}
+
+// What it does to a semaphore must leave that one exact too: the check of the whole segment counts its permits.
+std::optional<Semaphore> pool;
+void opens_pool(Actor& v) {
+  joins(v);
+  pool.emplace(*v.session, "pool", SemaphoreOptions{.capacity = 8});
+}
+
+TEST_F(EveryInstruction, PermitsOfASemaphore) {
+  die({.name = "taken, increased and given back",
+       .before = opens_pool,
+       .operation =
+           [](Actor&) {
+             (void)pool->try_acquire(victim, 2);
+             (void)pool->try_acquire(victim, 5);
+             pool->release(victim);
+           },
+       .outcomes = {"free"}});
+  die({.name = "resized",
+       .before =
+           [](Actor& v) {
+             opens_pool(v);
+             (void)pool->try_acquire(victim, 2);
+           },
+       .operation =
+           [](Actor&) {
+             pool->resize(1);
+             pool->resize(9);
+           },
+       .outcomes = {"free"}});
+}
+
+TEST_F(EveryInstruction, AShareOfAQuota) {
+  die({.name = "joined",
+       .operation = [](Actor& v) { Semaphore quota(*v.session, "quota", {.per_session = 2}); },
+       .outcomes = {"free"}});
+  die({.name = "left",
+       .before =
+           [](Actor& v) {
+             joins(v);
+             Semaphore quota(*v.session, "quota", {.per_session = 2});
+           },
+       .operation = [](Actor& v) { v.session->leave(); },
+       .outcomes = {"free"},
+       .others_run = true});
 }
 
 // --- the operator ----------------------------------------------------------------------------------------------------
