@@ -103,6 +103,11 @@ class ControlOps {
   /// Takes a waiting entry out of the queue. `granted`: it holds; the grant won. `why`: by force, which its owner finds
   /// in the hand-off field.
   Result cancel(EntryIndex i, Loss why = Loss::none) const noexcept {
+    return cancel_if(i, why, [] { return true; });
+  }
+  /// The same if `may()` agrees, asked at the word that is changed; else `fresh`.
+  template <class May>
+  Result cancel_if(EntryIndex i, Loss why, May&& may) const noexcept {
     Entry& e = view_->entry(i);
     for (;;) {
       const core::Control c = load();
@@ -115,6 +120,7 @@ class ControlOps {
       if (st.record != record_) return {Step::gone};
       if (st.phase == Phase::held || st.phase == Phase::marked) return {Step::granted, seq_of_stamp(st.stamp, c.seq)};
       if (st.phase != Phase::waiting) return {Step::gone};
+      if (!may()) return {Step::fresh};
       if (at_end(c.seq)) return {Step::exhausted};
       if (c.tail == nil_entry || !view_->entry_exists(next) ||
           (c.tail == i && next != i && !view_->entry_exists(prev))) {
@@ -217,7 +223,11 @@ class ControlOps {
           P::store(view_->entry(i).status, pack(Status{Phase::prepared, record_, (c.seq + 1) & stamp_mask}));
           return core::join(c, i);
         },
-        [&] { return capacity() + weight_of(i) <= core::max_capacity ? Step::acquired : Step::impossible; });
+        [&] { return capacity() + weight_of(i) <= core::max_capacity ? Step::acquired : Step::impossible; },
+        // It may be prepared, by a CAS that failed.
+        [&] {
+          P::store(view_->entry(i).status, pack(Status{Phase::free, record_, 0}));
+        });
   }
   Result leave(EntryIndex i) const noexcept {
     return change_capacity(
@@ -225,12 +235,14 @@ class ControlOps {
         [&] {
           const Status s = status(i);
           return s.phase == Phase::member && s.record == record_ ? Step::acquired : Step::gone;
-        });
+        },
+        [] {});
   }
 
   /// Takes those out of the queue who wait for more than there is, and lets in who fits then. After a capacity became
-  /// smaller; each of them would find it out by itself, within a second.
+  /// smaller. It may pass one by whose neighbours move meanwhile; that one finds it out by itself, within a second.
   void evict() const noexcept {
+    finish_now();
     EntryIndex at = head_of(load()).entry;
     for (std::uint64_t steps = 0; at != nil_entry && steps < 2ULL * view_->geo.entry_count(); ++steps) {
       const Entry& e = view_->entry(at);
@@ -242,7 +254,9 @@ class ControlOps {
       }
       const EntryIndex next = unpack_link(P::load(e.next)).entry;
       const bool last = load().tail == at || !view_->entry_exists(next);
-      if (need_of(at) > capacity()) cancel(at);
+      const auto never = [&] { return need_of(at) > capacity(); };
+      // Judged again at the word that is changed: meanwhile it may have left by itself and be in the queue for less.
+      if (never()) cancel_if(at, Loss::none, [&] { return never() || !P::keeps(Safety::evict_judges_again); });
       if (last) break;
       at = next;
     }
@@ -483,15 +497,16 @@ class ControlOps {
     }
   }
 
-  // `may()`: acquired if it may go on, asked at a finished word.
-  template <class Next, class May>
-  Result change_capacity(Step done, Next&& next, May&& may) const noexcept {
+  // `may()`: acquired if it may go on, asked at a finished word; `refused()` tidies up if not.
+  template <class Next, class May, class Refused>
+  Result change_capacity(Step done, Next&& next, May&& may, Refused&& refused) const noexcept {
     for (;;) {
       const core::Control c = load();
       if (const Step s = usable(c); s != Step::acquired) return {s};
       if (P::keeps(Safety::finish_before_resize) && !finish(c)) return {Step::corrupt};
       if (const Step s = may(); s != Step::acquired) {
         if (P::load_seq(record().control) != c.seq) continue;
+        refused();
         return {s};
       }
       if (at_end(c.seq)) return {Step::exhausted};
@@ -504,7 +519,8 @@ class ControlOps {
   }
   template <class Next>
   Result change_capacity(Step done, Next&& next) const noexcept {
-    return change_capacity(done, next, [] { return Step::acquired; });
+    return change_capacity(
+        done, next, [] { return Step::acquired; }, [] {});
   }
 
   // Uses up the sequence after `c`, and changes nothing else: every CAS that was prepared at `c` fails. False: somebody

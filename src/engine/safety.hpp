@@ -51,6 +51,7 @@
   line(weight_keeps_stamp, "an owner that sets its weight anew leaves the stamp")                \
   line(settle_after_shrink, "a hold that got smaller lets in who fits now")                      \
   line(settle_evicts, "a head that can never fit is taken out of the queue")                     \
+  line(evict_judges_again, "judged at the word at which they are taken out")                     \
   line(evict_after_resize, "so are those behind it, by who changed the capacity")                \
   line(handoff_current, "the hand-off field is written only while the word stands")              \
   line(handoff_adopted, "a hand-off field with the stamp is adopted, never overwritten")         \

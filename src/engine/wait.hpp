@@ -162,7 +162,8 @@ class Waiter {
 
   [[nodiscard]] SlotIndex whom_to_watch(bool head) const noexcept {
     EntryIndex before = unpack_link(P::load(e_.prev)).entry;
-    // An acquire that is not finished cannot be the word's last operation: none follows while somebody waits (I3).
+    // An acquire that is not finished is hardly ever the word's last operation: none follows while somebody waits (I3),
+    // but for an upgrade, whose owner finishes it.
     if (head) before = unpack_link(P::load(ops_.record().holder)).entry;
     if (before == nil_entry || !view_.entry_exists(before)) return none;
     const std::uint64_t owner = P::load(view_.owner_of(before));

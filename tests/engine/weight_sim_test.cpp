@@ -248,6 +248,31 @@ TEST(WeightSim, AWaiterThatCanNeverFitFindsItOutByItself) {
   expect_good(s, {.preemptions = 2, .stall_after_ns = 2 * recheck_ns});
 }
 
+// Who makes the capacity smaller finds a wait for too much, and falls asleep; that one leaves by itself, and queues for
+// less with the same entry.
+TEST(WeightSim, AWaitForLessIsNotTakenForTheOneBefore) {
+  Segment segment = segment_of(3);
+  const ControlOps<P> ops = segment.ops(0);
+  Scenario s;
+  segment.name_words(s);
+  s.on_start([&] {
+    segment.reset();
+    take(ops, first, 3);
+    queue(ops, second, 3);
+  });
+  s.task("c", [&] { ops.resize(2); });
+  s.task("b", [&] {
+    const Step left = ops.cancel(second).step;
+    require(left == Step::cancelled || left == Step::gone, "the cancel failed");
+    ops.set_weight(second, 1);
+    require(ops.acquire_or_queue(second, 1, 0).step == Step::queued, "it does not wait");
+  });
+  s.at_end([&] {
+    require(ops.finish_now() && ops.status(second).phase == Phase::waiting, "a wait that fits was taken out");
+  });
+  expect_good(s, {.preemptions = 2});
+}
+
 // A finisher of the merge that slept, and the next hold of that entry with the same weight as before.
 TEST(WeightSim, ALateFinisherOfAMergeChangesNoLaterHold) {
   Segment segment = segment_of(4);
