@@ -251,6 +251,7 @@ class Finisher {
     const bool async = (P::load(e.flags) & entry_async) != 0;
     // It may have been taken out by somebody else, who died before the call.
     const auto tell = [&] {
+      if (!P::keeps(Safety::cancel_calls_it)) return;
       call(e);
       if (async) signal_owner(c.last);
     };
@@ -280,7 +281,7 @@ class Finisher {
     }
     if (!current<Safety::cancelled_current>(c)) return true;
     P::cas(e.status, raw, out);
-    if (P::keeps(Safety::cancel_calls_it)) tell();
+    tell();
     // The one behind watches the process before it, which is another one now.
     if (c.tail != nil_entry && P::keeps(Safety::cancel_calls_successor)) call(view_.entry(behind));
     return true;

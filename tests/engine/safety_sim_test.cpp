@@ -182,6 +182,16 @@ TEST_F(Engine, WhoFindsAGrantFinishedCallsAllTheSame) {
   EXPECT_EQ(entry(second).wake.raw, wake_called);
 }
 
+// The same, and nobody waits any more.
+TEST_F(Engine, SettlingCallsTheLastOneThatWasGranted) {
+  const Result got = ops.try_acquire(first, 1, 0);
+  ASSERT_EQ(ops.acquire_or_queue(second, 1, 0).step, Step::queued);
+  ASSERT_EQ(ops.release(first, got.seq).step, Step::released);
+  entry(second).wake.raw = wake_parked;
+  ops.settle();
+  EXPECT_EQ(entry(second).wake.raw, wake_called);
+}
+
 TEST_F(Engine, TheNextHolderHearsOnce) {
   ops.try_acquire(first, 1, 0);
   ASSERT_EQ(ops.acquire_or_queue(second, 1, 0).step, Step::queued);

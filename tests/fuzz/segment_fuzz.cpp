@@ -40,6 +40,9 @@ using process::Participant;
 using process::PrimitiveClient;
 using process::Request;
 
+const process::NameOptions pool_options{.kind = engine::Kind::semaphore, .capacity = 5};
+const process::NameOptions quota_options{.kind = engine::Kind::semaphore, .per_session = 2};
+
 constexpr engine::Sizes sizes{.names = 32, .entries = 64, .sessions = 8};
 
 Request request_of(std::string_view holder) {
@@ -83,10 +86,20 @@ void furnish(const std::shared_ptr<engine::Mapping>& mapping) {
         detached.detached = true;
         detached.ttl = std::chrono::seconds(1);
         if (!leased.acquire(detached, process::try_once)) ::abort();
+        Request three = request_of("permits");
+        auto& pool = *new PrimitiveClient(me, "pool", pool_options);
+        for (three.weight = 1; three.weight <= 3; ++three.weight) {
+          if (!pool.acquire(three, process::try_once)) ::abort();
+        }
+        new PrimitiveClient(me, "quota", quota_options);
         PrimitiveClient gone(me, "gone", {});
         PrimitiveClient::remove(*me, "gone", false);
       } else {
         (void)deploy.wait_fd(request_of("waiter" + std::to_string(n)));
+        Request more = request_of("permits" + std::to_string(n));
+        more.weight = 4;
+        auto& pool = *new PrimitiveClient(me, "pool", pool_options);
+        (void)pool.wait_fd(more);
       }
       new std::shared_ptr<Participant>(me);
     }));
@@ -233,6 +246,21 @@ void use(const Template& from) {
           lock.force_release({});
         });
         answer_or_error([&] { PrimitiveClient::remove(*me, name, true); });
+      }
+      for (const bool is_quota : {false, true}) {
+        const char* const name = is_quota ? "quota" : "pool";
+        answer_or_error([&] {
+          PrimitiveClient semaphore(me, name, is_quota ? quota_options : pool_options);
+          Request some = request_of("fuzz");
+          for (some.weight = 1; some.weight <= 2; ++some.weight) (void)semaphore.acquire(some, process::try_once);
+          answer_or_error([&] { semaphore.resize(9); });
+          answer_or_error([&] { semaphore.resize(1); });
+          (void)semaphore.holders();
+          (void)semaphore.reclaim_stale();
+          semaphore.release("fuzz");
+          semaphore.force_release({});
+        });
+        answer_or_error([&] { PrimitiveClient::remove(*me, name, true, engine::Kind::semaphore); });
       }
       // More names than there are records for.
       for (std::uint32_t n = 0; n < sizes.names + 4; ++n) {

@@ -347,6 +347,36 @@ TEST_F(Damage, AForgottenWaiterIsPending) {
   EXPECT_EQ(text_of(report), "pending lock 'deploy': its first waiter could be let in, and is not yet\n");
 }
 
+// What a capacity and a quota must agree with.
+TEST(SegmentCheck, OfSemaphores) {
+  OwnSegment segment;
+  segment.damaged_on_purpose();
+  const std::shared_ptr<Participant> me = Participant::join(segment.mapping());
+  PrimitiveClient pool(me, "pool", {.kind = engine::Kind::semaphore, .capacity = 4});
+  PrimitiveClient quota(me, "quota", {.kind = engine::Kind::semaphore, .per_session = 2});
+  Request request = request_of("holder");
+  request.weight = 3;
+  ASSERT_TRUE(pool.acquire(request, try_once));
+  ASSERT_EQ(text_of(check(segment)), "");
+  const auto finds = [&](engine::Word64& word, std::uint64_t value, const std::string& expected) {
+    const std::uint64_t before = RealPolicy::load(word);
+    RealPolicy::store(word, value);
+    EXPECT_NE(text_of(check(segment)).find(expected), std::string::npos) << text_of(check(segment));
+    RealPolicy::store(word, before);
+  };
+  engine::Record& of_pool = pool.ops().record();
+  engine::Record& of_quota = quota.ops().record();
+  finds(of_pool.capacity, 0, "semaphore 'pool': its capacity is 0");
+  finds(of_quota.capacity, engine::pack(engine::Amount{3, 0}),
+        "semaphore 'quota': its capacity is 3, but the sessions that joined it brought 2");
+  RealPolicy::store(of_quota.per_session, 0);
+  EXPECT_NE(text_of(check(segment)).find("semaphore 'quota': sessions joined it, but its capacity is fixed"),
+            std::string::npos);
+  RealPolicy::store(of_quota.per_session, 2);
+  pool.resize(2);  // below what is in use: no damage
+  EXPECT_EQ(text_of(check(segment)), "");
+}
+
 TEST(SegmentCheck, AnyBytesComeToAnEnd) {
   std::minstd_rand random(7);
   for (int round = 0; round < 200; ++round) {

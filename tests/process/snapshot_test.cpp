@@ -121,6 +121,19 @@ class Unfinished : public testing::Test {
     return text;
   }
 
+  /// "a2 of 8": what is held, and the capacity.
+  std::string amounts() {
+    std::string text = picture();
+    text.clear();
+    for (const GrantView& g : lock_.holders) text += g.holder + std::to_string(g.weight) + " ";
+    return text + "of " + std::to_string(lock_.capacity);
+  }
+  void expect_amounts_same_when_finished(const std::string& expected) {
+    EXPECT_EQ(amounts(), expected) << "unfinished";
+    EXPECT_TRUE(ops().finish_now());
+    EXPECT_EQ(amounts(), expected) << "finished";
+  }
+
   void expect_same_when_finished(const std::string& expected, std::uint64_t token = 0) {
     EXPECT_EQ(picture(), expected) << "unfinished";
     const std::uint64_t before = lock_.holders.empty() ? 0 : lock_.holders[0].token;
@@ -230,6 +243,54 @@ TEST_F(Unfinished, Grant) {
   dying(2).cancel(entry('b'));
   EXPECT_EQ(ops().load().op, core::Op::grant);
   expect_same_when_finished("ac: d");
+}
+
+TEST_F(Unfinished, MergeAndShrink) {
+  make("eight", 8);
+  const std::uint64_t a = acquire('a', 2);
+  const std::uint64_t b = acquire('b', 3);
+  ops().finish_now();
+  EXPECT_EQ(dying().merge(entry('a'), a, 2, entry('b'), b).step, engine::Step::merged);
+  expect_amounts_same_when_finished("a5 of 8");
+  expect_same_when_finished("a:", a);
+  EXPECT_EQ(dying().shrink(entry('a'), a, 5, 4).step, engine::Step::shrunk);
+  expect_amounts_same_when_finished("a4 of 8");
+  expect_same_when_finished("a:", a);
+}
+
+TEST_F(Unfinished, Resize) {
+  make("eight", 8);
+  acquire('a', 2);
+  EXPECT_EQ(dying().resize(3).step, engine::Step::resized);
+  expect_amounts_same_when_finished("a2 of 3");
+  EXPECT_EQ(dying().resize(core::max_capacity).step, engine::Step::resized);
+  expect_amounts_same_when_finished("a2 of 1048575");
+  expect_same_when_finished("a:");
+}
+
+TEST_F(Unfinished, JoinAndLeave) {
+  make("quota", 2);
+  RealPolicy::store(ops().record().per_session, 2);
+  ops().set_weight(entry('a'), 2);
+  ASSERT_TRUE(RealPolicy::cas(ops().record().capacity, RealPolicy::load(ops().record().capacity), 0));
+  EXPECT_EQ(dying().join(entry('a')).step, engine::Step::joined);
+  expect_amounts_same_when_finished("of 2");
+  EXPECT_EQ(lock_.members, 1U);
+  EXPECT_EQ(lock_.shares, 2U);
+  EXPECT_EQ(dying().leave(entry('a')).step, engine::Step::left);
+  expect_amounts_same_when_finished("of 0");
+  EXPECT_EQ(lock_.members, 0U);
+}
+
+TEST_F(Unfinished, QueueFirst) {
+  make("two", 2);
+  acquire('a');
+  acquire('b');
+  for (const char who : {'c', 'd'}) {
+    ops().set_weight(entry(who), 1);
+    EXPECT_EQ(dying().acquire_or_queue_first(entry(who), 1, now_ns - who).step, engine::Step::queued);
+    expect_same_when_finished(who == 'c' ? "ab: c" : "ab: d c");
+  }
 }
 
 TEST_F(Unfinished, ReclaimOfTheDead) {

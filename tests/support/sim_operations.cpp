@@ -2,6 +2,7 @@
 #include <functional>
 #include <limits>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -248,7 +249,10 @@ std::string Scheduler::value_of(const void* word, std::uint64_t v) const {
 
 // --- what tasks and the policy call ----------------------------------------------------------------------------------
 
-void require(bool ok, std::string_view what) { Scheduler::active->require(ok, what); }
+void require(bool ok, std::string_view what) {
+  if (Scheduler::active != nullptr) return Scheduler::active->require(ok, what);
+  if (!ok) throw std::logic_error(std::string(what));
+}
 void note(std::string_view text) { Scheduler::active->note(text); }
 bool is_dead(TaskIndex task) { return Scheduler::active->has_fate(task, Fate::dead); }
 bool is_finished(TaskIndex task) { return Scheduler::active->has_fate(task, Fate::finished); }

@@ -122,7 +122,7 @@ Report sample(const Scenario& scenario, const Options& options, std::uint64_t sc
 
 // --- what a task may ask ---------------------------------------------------------------------------------------------
 
-/// Ends the schedule with a failure.
+/// Ends the schedule with a failure; outside of one, throws.
 void require(bool ok, std::string_view what);
 /// A line in the trace.
 void note(std::string_view text);
