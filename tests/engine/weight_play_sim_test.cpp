@@ -33,7 +33,6 @@ using P = sim::SimPolicy;
 
 constexpr std::int64_t never = INT64_MAX;
 constexpr EntryIndex first = Segment::entry_of(0);
-constexpr EntryIndex first_part = first + 1;
 constexpr EntryIndex second = Segment::entry_of(1);
 constexpr EntryIndex third = Segment::entry_of(2);
 

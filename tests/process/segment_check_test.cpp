@@ -367,7 +367,8 @@ TEST(SegmentCheck, OfSemaphores) {
   engine::Record& of_pool = pool.ops().record();
   engine::Record& of_quota = quota.ops().record();
   finds(of_pool.capacity, 0, "semaphore 'pool': its capacity is 0");
-  finds(of_quota.capacity, engine::pack(engine::Amount{3, 0}),
+  const engine::Amount brought = engine::unpack_amount(RealPolicy::load(of_quota.capacity));
+  finds(of_quota.capacity, engine::pack(engine::Amount{3, brought.stamp}),
         "semaphore 'quota': its capacity is 3, but the sessions that joined it brought 2");
   RealPolicy::store(of_quota.per_session, 0);
   EXPECT_NE(text_of(check(segment)).find("semaphore 'quota': sessions joined it, but its capacity is fixed"),
