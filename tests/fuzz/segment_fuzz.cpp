@@ -96,7 +96,8 @@ void furnish(const std::shared_ptr<engine::Mapping>& mapping) {
         PrimitiveClient::remove(*me, "gone", false);
       } else {
         (void)deploy.wait_fd(request_of("waiter" + std::to_string(n)));
-        Request more = request_of("permits" + std::to_string(n));
+        const std::string waiter = "permits" + std::to_string(n);
+        Request more = request_of(waiter);
         more.weight = 4;
         auto& pool = *new PrimitiveClient(me, "pool", pool_options);
         (void)pool.wait_fd(more);
