@@ -219,10 +219,13 @@ std::uint32_t PrimitiveClient::place_in_queue(std::string_view holder) {
   Ops ops = this->ops();
   {
     const std::scoped_lock lock(mutex_);
-    const Hold* const hold = find_hold(holder);
-    if (hold == nullptr || hold->state != Hold::State::waiting) return 0;
-    mine = hold->entry;
-    ops = hold->ops;
+    // Also one that will be detached, and what is to be added to one that is held.
+    const auto waits = std::find_if(holds_.begin(), holds_.end(), [&](const auto& hold) {
+      return !hold->implicit && hold->state == Hold::State::waiting && hold->holder == holder;
+    });
+    if (waits == holds_.end()) return 0;
+    mine = (*waits)->entry;
+    ops = (*waits)->ops;
   }
   const engine::View& view = this->view();
   for (;;) {

@@ -148,6 +148,7 @@ TEST_F(LockScript, WaitsUntilReleased) {
   auto waiter = start({"lock", "acquire", "x", "--holder", "b"});
   ASSERT_TRUE(eventually([&] { return waiter->err().find("waiting for lock 'x', held by a") != std::string::npos; }))
       << waiter->err();
+  EXPECT_NE(waiter->err().find("; place 1 in the queue"), std::string::npos) << waiter->err();
   EXPECT_EQ(release("a").code(), 0);
   EXPECT_EQ(waiter->wait().code(), 0);
   EXPECT_EQ(run({"lock", "status", "x", "--holder", "b"}).code(), 0);
