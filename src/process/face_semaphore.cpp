@@ -22,22 +22,9 @@ process::NameOptions name_options(const SemaphoreOptions& options) {
   return o;
 }
 
-PermitResult result_of(const Answer& answer) noexcept {
-  switch (answer.result) {
-    case AcquireResult::acquired:
-    case AcquireResult::reclaimed: return answer.increased ? PermitResult::increased : PermitResult::acquired;
-    case AcquireResult::extended: return PermitResult::already_held;
-    case AcquireResult::busy: return PermitResult::full;
-    case AcquireResult::timed_out: return PermitResult::timed_out;
-    case AcquireResult::cancelled: return PermitResult::cancelled;
-    case AcquireResult::deadlock: return PermitResult::deadlock;
-  }
-  return PermitResult::full;
-}
-
 PermitOutcome outcome_of(Answer answer) {
   PermitOutcome outcome;
-  outcome.result = result_of(answer);
+  outcome.result = process::permit_result(answer);
   outcome.weight = answer.weight;
   outcome.available = answer.available;
   outcome.token = answer.token;

@@ -66,6 +66,20 @@ struct Answer : AcquireOutcome {
   bool impossible = false;  // not held, and never: more than the capacity
 };
 
+/// The same in the words of a semaphore.
+[[nodiscard]] constexpr PermitResult permit_result(const Answer& answer) noexcept {
+  switch (answer.result) {
+    case AcquireResult::acquired:
+    case AcquireResult::reclaimed: return answer.increased ? PermitResult::increased : PermitResult::acquired;
+    case AcquireResult::extended: return PermitResult::already_held;
+    case AcquireResult::busy: return PermitResult::full;
+    case AcquireResult::timed_out: return PermitResult::timed_out;
+    case AcquireResult::cancelled: return PermitResult::cancelled;
+    case AcquireResult::deadlock: return PermitResult::deadlock;
+  }
+  return PermitResult::full;
+}
+
 /// What a name is made with, or must agree with.
 struct NameOptions {
   engine::Kind kind = engine::Kind::lock;

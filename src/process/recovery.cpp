@@ -96,6 +96,7 @@ void add_detail(EntryView& v, const Mapping& mapping, std::int64_t now_ns) {
       v.slot == engine::detached_slot && life_of_entry(mapping, v.entry, Look::quick).life == Life::dead;
   if (const engine::Record* const record = record_at(view, v.record); record != nullptr) {
     if (holds(v.phase)) v.lease = judge_lease(view, v.record, v.entry, now_ns);
+    v.kind = static_cast<engine::Kind>(RealPolicy::load(record->kind));
     v.name = engine::NameIndex<RealPolicy>(view).name_of({v.record, RealPolicy::load(record->generation)});
   }
   engine::EntryTexts texts = engine::read_texts(view, v.entry);
@@ -112,6 +113,7 @@ std::string describe(const EntryView& e, const SessionView* session, std::string
                      : e.phase == Phase::waiting ? "wait for "
                      : e.phase == Phase::member  ? "share in "
                                                  : "entry of ";
+  if (e.kind == engine::Kind::semaphore) text += "semaphore ";
   text += e.name.empty() ? "record " + std::to_string(e.record) : e.name;
   text += " by " + (e.holder.empty() ? std::string("an implicit holder") : e.holder);
   if (session != nullptr) text += " (pid " + std::to_string(session->pid) + ")";

@@ -78,6 +78,7 @@ struct EntryView {
   bool bound_process_gone = false;  // detached only
   Loss lease = Loss::none;          // why its lease may be taken now
   std::string name;                 // of the record
+  engine::Kind kind = engine::Kind::lock;
   std::string holder;
   std::string reason;
 };

@@ -85,6 +85,77 @@ TEST_F(Inspect, NamesHolderReasonAgeAndWaitersInOrder) {
   EXPECT_LT(people.find("  1.    waits"), people.find("  2.    waits"));
 }
 
+TEST_F(Inspect, ShowsWhoSharesALock) {
+  for (const char* const reader : {"a", "b"}) {
+    ASSERT_EQ(run({"lock", "acquire", "tree", "--holder", reader, "--shared"}).code(), 0);
+  }
+  ASSERT_EQ(run({"lock", "acquire", "one", "--holder", "me"}).code(), 0);
+  const auto writer = start({"run", "-l", "tree", "--holder", "writer", "--", "true"});
+  ASSERT_TRUE(eventually([&] { return !look({"tree", "--graph"}).at("graph").as_array().empty(); }));
+  const json::object seen = look({"--graph"});
+  const json::object& held = seen.at("locks").as_array().at(0).as_object();
+  EXPECT_EQ(text(held.at("state")), "held");
+  EXPECT_TRUE(held.at("readers").as_array().empty());
+  const json::object& shared = seen.at("locks").as_array().at(1).as_object();
+  EXPECT_EQ(text(shared.at("state")), "shared");
+  EXPECT_TRUE(shared.at("holder").is_null());
+  EXPECT_TRUE(shared.at("token").is_null());
+  const json::array& readers = shared.at("readers").as_array();
+  ASSERT_EQ(readers.size(), 2U);
+  EXPECT_GE(readers[0].as_object().at("token").to_number<std::int64_t>(), 1);
+  EXPECT_TRUE(readers[0].as_object().contains("held_s"));
+  EXPECT_EQ(seen.at("graph").as_array().size(), 2U);
+  const std::string people = run({"inspect"}).out;
+  EXPECT_NE(people.find("tree  shared  a "), std::string::npos) << people;
+  EXPECT_NE(people.find("tree  shared  b "), std::string::npos) << people;
+}
+
+TEST_F(Inspect, ShowsSemaphoresOnTheirOwn) {
+  ASSERT_EQ(run({"sem", "create", "agents", "--capacity", "8"}).code(), 0);
+  ASSERT_EQ(run({"sem", "create", "quota", "--per-session", "3"}).code(), 0);
+  ASSERT_EQ(run({"lock", "acquire", "x", "--holder", "me"}).code(), 0);
+  ASSERT_EQ(run({"sem", "acquire", "agents", "--holder", "a", "--weight", "5", "--reason", "why"}).code(), 0);
+  const auto member = start({"run", "-S", "quota", "-S", "agents:4", "--holder", "late", "--", "true"});
+  ASSERT_TRUE(eventually([&] { return !look({"agents", "--graph"}).at("graph").as_array().empty(); }));
+  const json::object seen = look({"--graph"});
+  EXPECT_EQ(seen.at("locks").as_array().size(), 1U);
+  const json::array& semaphores = seen.at("semaphores").as_array();
+  ASSERT_EQ(semaphores.size(), 2U);
+  const json::object& agents = semaphores[0].as_object();
+  EXPECT_EQ(agents.at("capacity"), 8);
+  EXPECT_EQ(agents.at("used"), 5);
+  EXPECT_EQ(agents.at("available"), 3);
+  EXPECT_TRUE(agents.at("per_session").is_null());
+  EXPECT_TRUE(agents.at("sessions").is_null());
+  const json::object& holder = agents.at("holders").as_array().at(0).as_object();
+  EXPECT_EQ(text(holder.at("id")), "a");
+  EXPECT_EQ(text(holder.at("reason")), "why");
+  EXPECT_EQ(holder.at("weight"), 5);
+  EXPECT_GE(holder.at("token").to_number<std::int64_t>(), 1);
+  const json::object& waiter = agents.at("waiters").as_array().at(0).as_object();
+  EXPECT_EQ(text(waiter.at("holder")), "late");
+  EXPECT_EQ(waiter.at("weight"), 4);
+  for (const char* const field : {"previous", "stale_threshold_s", "ttl_s", "settled"}) {
+    EXPECT_TRUE(agents.contains(field)) << field;
+  }
+  EXPECT_EQ(semaphores[1].as_object().at("per_session"), 3);
+  EXPECT_EQ(semaphores[1].as_object().at("sessions"), 1);
+  const json::object& edge = seen.at("graph").as_array().at(0).as_object();
+  EXPECT_TRUE(edge.at("lock").is_null());
+  EXPECT_EQ(text(edge.at("semaphore")), "agents");
+  EXPECT_TRUE(look({"x"}).at("semaphores").as_array().empty());
+
+  const std::string people = run({"inspect", "--graph"}).out;
+  for (const char* const part : {"1 locks, 2 semaphores, ", "\nSEMAPHORE  USED  STATE ", "\nagents     5/8   3 free\n",
+                                 "\n           5     held    a ", "\n  1.       4     waits   late ",
+                                 "\n  3 per session, 1 session\n", " -> a  on agents"}) {
+    EXPECT_NE(people.find(part), std::string::npos) << part << "\n" << people;
+  }
+  EXPECT_NE(run({"inspect", "nowhere"}).err.find("no lock or semaphore 'nowhere'"), std::string::npos);
+  EXPECT_NE(run({"force-release", "nowhere", "--reason", "r"}).err.find("no lock or semaphore 'nowhere'"),
+            std::string::npos);
+}
+
 // F3: a dead holder is shown as that, and the next one is told all the same.
 TEST_F(Inspect, ShowsADeadHolderWithoutUsingUpTheNotice) {
   const auto holder = start_shell("exec \"$SHMCOORD\" lock acquire x --holder bound --pid $$ >/dev/null");

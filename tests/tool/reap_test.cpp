@@ -48,6 +48,12 @@ TEST_F(Reap, OnceFreesWhatTheDeadHeldAndSaysSo) {
   EXPECT_TRUE(has(run({"lock", "acquire", "x", "--holder", "next", "-n"}).err, "bound"));
 }
 
+TEST_F(Reap, SaysThatItIsASemaphore) {
+  ASSERT_EQ(run({"sem", "acquire", "agents", "--capacity", "2", "--holder", "short", "--ttl", "50ms"}).code(), 0);
+  ASSERT_TRUE(eventually([&] { return has(run({"reap", "--dry-run"}).out, "would reclaim"); }));
+  EXPECT_TRUE(has(run({"reap", "--once"}).out, "reclaimed hold of semaphore agents by short (detached): expired"));
+}
+
 TEST_F(Reap, TakesExpiredLeases) {
   ASSERT_EQ(run({"lock", "acquire", "x", "--holder", "short", "--ttl", "50ms"}).code(), 0);
   ASSERT_TRUE(eventually([&] { return has(run({"reap", "--dry-run"}).out, "would reclaim"); }));

@@ -34,8 +34,8 @@ TEST_F(Usage, UnknownWords) {
   expect_usage({"--frobnicate"}, "'--frobnicate'");
   expect_usage({"--frobnicate", "run", "-l", "x", "--", "true"}, "'--frobnicate'");
   expect_usage({"run", "-l", "x", "--frobnicate", "--", "true"}, "'--frobnicate'");
-  expect_usage({"run", "-l", "x", "--shared", "y", "--", "true"}, "'--shared'");
-  expect_usage({"run", "-S", "y", "--", "true"}, "'-S'");
+  expect_usage({"sem"}, "'sem' needs a command");
+  expect_usage({"sem", "frobnicate", "x"}, "'sem frobnicate'");
   expect_usage({"lock", "acquire", "x", "--holder", "a", "--frobnicate"}, "'--frobnicate'");
   expect_usage({"lock", "acquire", "x", "y", "--holder", "a"}, "'y'");
   expect_usage({"segment", "info", "x"}, "'x'");
@@ -43,7 +43,11 @@ TEST_F(Usage, UnknownWords) {
 }
 
 TEST_F(Usage, MissingWords) {
-  expect_usage({"run", "--", "true"}, "--lock is missing");
+  expect_usage({"run", "--", "true"}, "--lock, --shared and --sem are missing");
+  expect_usage({"sem", "create", "x"}, "--capacity is missing");
+  expect_usage({"sem", "resize", "x"}, "--capacity is missing");
+  expect_usage({"sem", "acquire", "x"}, "--holder is missing");
+  expect_usage({"sem", "renew", "x", "--holder", "a"}, "--ttl is missing");
   expect_usage({"run", "-l", "x"}, "needs a command");
   expect_usage({"run", "-l", "x", "--"}, "needs a command");
   expect_usage({"run", "-l"}, "--lock");
@@ -61,6 +65,12 @@ TEST_F(Usage, Names) {
   expect_usage({"run", "-l", "\xff", "--", "true"}, "UTF-8");
   expect_usage({"run", "-l", "x", "--holder", "", "--", "true"}, "holder id '' is empty");
   expect_usage({"run", "-l", "x", "-l", "y", "-l", "x", "--", "true"}, "'x' is given twice");
+  expect_usage({"run", "-l", "x", "--shared", "x", "--", "true"}, "'x' is given twice");
+  expect_usage({"run", "-S", "x", "-S", "x:2", "--", "true"}, "'x' is given twice");
+  expect_usage({"run", "-l", "x", "-S", "x", "--", "true"}, "'x' is given twice");
+  expect_usage({"run", "-S", "a:b:2", "--", "true"}, "'a:b' has a ':'");
+  expect_usage({"run", "-S", ":2", "--", "true"}, "semaphore name '' is empty");
+  expect_usage({"sem", "create", "", "--capacity", "1"}, "semaphore name '' is empty");
   expect_usage({"lock", "acquire", "", "--holder", "a"}, "is empty");
   expect_usage({"lock", "acquire", "x", "--holder", std::string(256, 'h')}, "is longer than 255 bytes");
   expect_usage({"lock", "acquire", "x", "--holder", "a", "--reason", std::string(4097, 'r')}, "4097 bytes");
@@ -95,6 +105,7 @@ TEST_F(Usage, Contradictions) {
   expect_usage({"run", "-l", "x", "-n", "-w", "5s", "--", "true"}, "exclude each other");
   expect_usage({"run", "-l", "x", "--ttl", "5s", "--ttl", "6s", "--", "true"}, "given 2 times");
   expect_usage({"lock", "acquire", "x", "--holder", "a", "--pid", "1", "--ttl", "5s"}, "exclude each other");
+  expect_usage({"sem", "create", "x", "--capacity", "1", "--per-session", "1"}, "exclude each other");
 }
 
 TEST_F(Usage, Numbers) {
@@ -103,6 +114,14 @@ TEST_F(Usage, Numbers) {
   expect_usage({"run", "-l", "x", "-E", "one", "--", "true"}, "'one'");
   expect_usage({"lock", "acquire", "x", "--holder", "a", "--pid", "0"}, "'0'");
   expect_usage({"lock", "acquire", "x", "--holder", "a", "--pid", "self"}, "'self'");
+  for (const char* const number : {"0", "-1", "two", "1.5", "1048576", "99999999999", ""}) {
+    const std::string quoted = "'" + std::string(number) + "'";
+    expect_usage({"sem", "create", "x", "--capacity", number}, "--capacity: " + quoted);
+    expect_usage({"sem", "create", "x", "--per-session", number}, "--per-session: " + quoted);
+    expect_usage({"sem", "resize", "x", "--capacity", number}, "--capacity: " + quoted);
+    expect_usage({"sem", "acquire", "x", "--holder", "a", "--weight", number}, "--weight: " + quoted);
+    expect_usage({"run", "-S", "x:" + std::string(number), "--", "true"}, quoted + " is not a number of permits");
+  }
   expect_usage({"segment", "create", "--mode", "0888"}, "'0888'");
   expect_usage({"segment", "create", "--mode", "0066"}, "'0066'");
   expect_usage({"segment", "create", "--names", "0"}, "0 names (allowed: 1 to ");

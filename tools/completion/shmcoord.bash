@@ -12,28 +12,37 @@ _shmcoord() {
           mapfile -t COMPREPLY < <(compgen -f -- "$current")
         fi
         return ;;
-      --entries|--grace|--group|--holder|--interval|--mode|--names|--pid|--reason|--sessions|--trust|--ttl|-E|--conflict-exit-code|-l|--lock|-s|--segment|-w|--wait)
+      --capacity|--entries|--grace|--group|--holder|--interval|--mode|--names|--per-session|--pid|--reason|--sessions|--shared|--trust|--ttl|--weight|-E|--conflict-exit-code|-S|--sem|-l|--lock|-s|--segment|-w|--wait)
         i=$((i + 1))
         [[ $i -lt $COMP_CWORD ]] || return ;;
       -*) ;;
       *)
         case $command in
           '') command=$word ;;
-          lock|segment) command="$command $word" ;;
+          lock|segment|sem) command="$command $word" ;;
         esac ;;
     esac
   done
   case $command in
-    '') words='--help --version -s --segment --trust --json run lock inspect reap force-release segment completion' ;;
+    '') words='--help --version -s --segment --trust --json run lock sem inspect reap force-release segment completion' ;;
     lock) words='acquire release heartbeat renew status remove' ;;
     segment) words='create list info check remove' ;;
-    'run') words='--help -l --lock -w --wait -n --no-wait --ttl --reason --holder --grace -E --conflict-exit-code --no-wait-tree' ;;
-    'lock acquire') words='--help --holder --pid --ttl -w --wait -n --no-wait -E --conflict-exit-code --reason' ;;
+    sem) words='create acquire release heartbeat renew resize status remove' ;;
+    'run') words='--help -l --lock --shared -S --sem -w --wait -n --no-wait --ttl --reason --holder --grace -E --conflict-exit-code --no-wait-tree' ;;
+    'lock acquire') words='--help --holder --shared --pid --ttl -w --wait -n --no-wait -E --conflict-exit-code --reason' ;;
     'lock release') words='--help --holder' ;;
     'lock heartbeat') words='--help --holder' ;;
     'lock renew') words='--help --holder --ttl' ;;
     'lock status') words='--help --holder' ;;
     'lock remove') words='--help --force' ;;
+    'sem create') words='--help --capacity --per-session' ;;
+    'sem acquire') words='--help --holder --weight --capacity --pid --ttl -w --wait -n --no-wait -E --conflict-exit-code --reason' ;;
+    'sem release') words='--help --holder' ;;
+    'sem heartbeat') words='--help --holder' ;;
+    'sem renew') words='--help --holder --ttl' ;;
+    'sem resize') words='--help --capacity' ;;
+    'sem status') words='--help --holder' ;;
+    'sem remove') words='--help --force' ;;
     'inspect') words='--help --watch --graph' ;;
     'reap') words='--help --once --interval --dry-run' ;;
     'force-release') words='--help --holder --reason' ;;

@@ -11,13 +11,13 @@
 #include <thread>
 
 #include "process/clock.hpp"
-#include "process/keeping_alive.hpp"
 #include "shmcoord/durations.hpp"
 #include "shmcoord/exit_codes.hpp"
+#include "shmcoord/joined.hpp"
 #include "shmcoord/messages.hpp"
 #include "shmcoord/numbers.hpp"
+#include "shmcoord/occupancy.hpp"
 #include "shmcoord/outer_run.hpp"
-#include "shmcoord/render.hpp"
 
 namespace shmcoord::tool {
 namespace {
@@ -28,11 +28,23 @@ using process::PrimitiveClient;
 constexpr int first_line_on_terminal_ms = 150;
 constexpr int first_line_ms = 1000;
 
+/// "lock 'deploy'", "4 permits of semaphore 'agents'".
+std::string wanted_text(const PrimitiveClient& client, const process::Request& request) {
+  if (client.kind() == engine::Kind::lock) return title_of(client);
+  return std::to_string(request.weight) + (request.weight == 1 ? " permit of " : " permits of ") + title_of(client);
+}
+
+/// In the words of what was asked for.
+std::string_view result_text(const PrimitiveClient& client, const process::Answer& answer) {
+  return client.kind() == engine::Kind::lock ? to_string(answer.result) : to_string(process::permit_result(answer));
+}
+
 class Companion {
  public:
-  Companion(PrimitiveClient& client, std::string holder, const StopSignals& signals)
+  Companion(PrimitiveClient& client, const process::Request& request, const StopSignals& signals)
       : client_(client),
-        holder_(std::move(holder)),
+        holder_(request.holder),
+        what_(wanted_text(client, request)),
         signal_fd_(::signalfd(-1, &signals.set(), SFD_CLOEXEC | SFD_NONBLOCK)),
         done_fd_(::eventfd(0, EFD_CLOEXEC)) {
     if (signal_fd_ < 0 || done_fd_ < 0)
@@ -83,10 +95,10 @@ class Companion {
 
   void tell() {
     try {
-      const auto holder = client_.holder();
+      const std::string occupancy = occupancy_text(client_);
       const std::uint32_t place = client_.place_in_queue(holder_);
-      std::string text = "waiting for lock '" + printable(client_.name()) + "'";
-      text += holder ? ", held by " + describe(*holder) + kept_text(client_) : ", which is about to be handed on";
+      std::string text = "waiting for " + what_;
+      text += ", " + (occupancy.empty() ? "which is about to be handed on" : occupancy);
       if (place != 0) text += "; place " + std::to_string(place) + " in the queue";
       say(text);
     } catch (const Error&) {
@@ -96,6 +108,7 @@ class Companion {
 
   PrimitiveClient& client_;
   std::string holder_;
+  std::string what_;
   int signal_fd_;
   int done_fd_;
   int signal_ = 0;
@@ -145,56 +158,66 @@ std::int64_t deadline_of(const WaitRule& rule) {
 }
 
 Acquired acquire_aloud(PrimitiveClient& client, const process::Request& request, std::int64_t deadline_ns,
-                       const StopSignals& signals, std::optional<AcquireOutcome> tried) {
+                       const StopSignals& signals, std::optional<process::Answer> tried) {
   Acquired got{tried ? *std::move(tried) : client.acquire(request, process::try_once), 0};
-  if (!got.outcome && deadline_ns != process::try_once) {
-    if (held_by_outer_run(client)) {
+  if (!got.outcome && !got.outcome.impossible && deadline_ns != process::try_once) {
+    if (waits_for_outer_run(client, request)) {
       got.outcome.result = AcquireResult::deadlock;
       got.outer_run = true;
       return got;
     }
-    Companion companion(client, std::string(request.holder), signals);
+    Companion companion(client, request, signals);
     got.outcome = client.acquire(request, deadline_ns, companion.token());
     got.signal = companion.finish();
-    if (got.signal != 0 && got.outcome) {
-      // Granted and interrupted at once. The signal is used up, so it has to win.
+    if (got.signal != 0 && got.outcome && !got.outcome.increased) {
+      // Granted and interrupted at once. The signal is used up, so it has to win; but what there was before is not ours
+      // to give back.
       (void)client.release(request.holder);
-      got.outcome = AcquireOutcome{};
+      got.outcome = process::Answer{};
       got.outcome.result = AcquireResult::cancelled;
     }
   }
-  if (got.outcome.previous) say(takeover_text(client.name(), *got.outcome.previous));
+  if (got.outcome.previous) say(takeover_text(client, *got.outcome.previous));
   return got;
 }
 
-std::string kept_text(const PrimitiveClient& client) {
-  if (const auto keeping = process::keeping_holder_alive(client)) return "; it is dead, but " + describe(*keeping);
-  if (const auto hidden = process::holder_out_of_sight(client)) return "; " + describe(hidden->sight, hidden->pid);
-  return {};
-}
-
-int say_not_acquired(const PrimitiveClient& client, const Acquired& got, const WaitRule& rule) {
+int say_not_acquired(PrimitiveClient& client, const process::Request& request, const Acquired& got,
+                     const WaitRule& rule) {
+  const bool is_lock = client.kind() == engine::Kind::lock;
+  const std::string title = title_of(client);
+  const std::string_view result = result_text(client, got.outcome);
+  const auto text = [&](const std::string& how) {
+    const std::string occupancy = occupancy_text(client, got.outcome.current);
+    const bool queue = is_lock ? occupancy.empty() : got.outcome.available >= request.weight;
+    return title + " " + how + ": " + occupancy + (queue && !occupancy.empty() ? "; " : "") +
+           (queue ? "others wait for it and come first" : "");
+  };
   const auto busy = [&](const std::string& how) {
-    say_error(to_string(got.outcome.result), busy_text(client.name(), how, got.outcome.current) + kept_text(client));
+    say_error(result, text(is_lock ? how : how + " (" + std::to_string(request.weight) + " asked for)"));
     return rule.conflict_code;
   };
-  const std::string lock = "lock '" + printable(client.name()) + "'";
+  if (got.outcome.impossible) {
+    say_error(result, title + " has a capacity of " + std::to_string(client.amounts().capacity) + ", less than the " +
+                          std::to_string(request.weight) + " asked for");
+    return exit_busy;
+  }
   switch (got.outcome.result) {
     case AcquireResult::cancelled:
-      say_error("cancelled", "interrupted while waiting for " + lock + "; left the queue");
+      say_error(result, "interrupted while waiting for " + wanted_text(client, request) + "; left the queue");
       return exit_by_signal + got.signal;
-    case AcquireResult::timed_out: return busy("was not free within " + format_duration(*rule.limit));
+    case AcquireResult::timed_out:
+      return busy((is_lock ? "was not free within " : "had no room within ") + format_duration(*rule.limit));
     case AcquireResult::deadlock:
       if (got.outer_run) {
-        say_error("deadlock",
-                  busy_text(client.name(), "would never be free (deadlock)", got.outcome.current) +
-                      "; that is the `shmcoord run` around this command, which gives it back only when this "
-                      "has ended: it is held already, so leave the inner one out, or use another lock");
+        say_error(result, text("would never be free (deadlock)") +
+                              "; that is the `shmcoord run` around this command, which gives it back only when this "
+                              "has ended: it is held already, so leave the inner one out, or use another " +
+                              std::string(word_of(client.kind())));
       } else {
-        say_error("deadlock", lock + ": the wait could never end (deadlock)");
+        say_error(result, title + ": the wait could never end (deadlock)");
       }
       return exit_busy;
-    default: return busy("is busy");
+    default: return busy(is_lock ? "is busy" : "is full");
   }
 }
 

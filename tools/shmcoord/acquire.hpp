@@ -43,8 +43,8 @@ class StopSignals {
 };
 
 struct Acquired {
-  AcquireOutcome outcome;
-  int signal = 0;          // what stopped the wait; the lock is not held then
+  process::Answer outcome;
+  int signal = 0;          // what stopped the wait; it is not held then
   bool outer_run = false;  // deadlock: with the `run` that we are part of
 };
 
@@ -52,15 +52,12 @@ struct Acquired {
 /// success who lost it before. `tried`: what a first try said already.
 [[nodiscard]] Acquired acquire_aloud(process::PrimitiveClient& client, const process::Request& request,
                                      std::int64_t deadline_ns, const StopSignals& signals,
-                                     std::optional<AcquireOutcome> tried);
+                                     std::optional<process::Answer> tried);
 
 [[nodiscard]] std::int64_t deadline_of(const WaitRule& rule);
 
-/// Why it may take long: "; it is dead, but sleep 60 (pid 123) goes on…" when the lock's holder is dying, "; bound to
-/// process 7 of another PID namespace…" when it cannot be judged from here; else nothing.
-[[nodiscard]] std::string kept_text(const process::PrimitiveClient& client);
-
 /// Says why it was not acquired; the exit code.
-int say_not_acquired(const process::PrimitiveClient& client, const Acquired& got, const WaitRule& rule);
+int say_not_acquired(process::PrimitiveClient& client, const process::Request& request, const Acquired& got,
+                     const WaitRule& rule);
 
 }  // namespace shmcoord::tool

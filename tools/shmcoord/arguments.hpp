@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,6 +34,13 @@ class Arguments {
     const Given* const found = find(option);
     return found == nullptr ? std::vector<std::string>() : found->values;
   }
+  /// The one of these that was typed first; empty: none was.
+  [[nodiscard]] std::string_view first_of(std::initializer_list<std::string_view> options) const {
+    for (const Given& g : given_) {
+      if (std::find(options.begin(), options.end(), g.option) != options.end()) return g.option;
+    }
+    return {};
+  }
 
  private:
   [[nodiscard]] const Given* find(std::string_view option) const {
@@ -41,7 +50,7 @@ class Arguments {
     return nullptr;
   }
 
-  std::vector<Given> given_;
+  std::vector<Given> given_;  // in the order in which each was typed first
 };
 
 }  // namespace shmcoord::tool

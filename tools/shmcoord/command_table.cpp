@@ -12,9 +12,9 @@ namespace {
 
 constexpr Option holder{"--holder", "ID", "who holds: 1 to 255 bytes, chosen by you"};
 constexpr Option wait{"-w,--wait", "DUR", "wait at most that long (0: do not wait)"};
-constexpr Option no_wait{"-n,--no-wait", nullptr, "do not wait: exit 1 when it is busy"};
+constexpr Option no_wait{"-n,--no-wait", nullptr, "do not wait: exit 1 when it is busy or full"};
 constexpr Option conflict_code{"-E,--conflict-exit-code", "CODE",
-                               "exit code when it is busy or timed out, instead of 1"};
+                               "exit code when it is busy, full or timed out, instead of 1"};
 constexpr Option reason{"--reason", "TEXT", "why, for people who look; up to 4096 bytes"};
 constexpr Option force{"--force", nullptr, "even while held or waited for; the holders are told that they lost"};
 
@@ -27,6 +27,9 @@ constexpr std::array global_list{
 
 constexpr std::array run_options{
     Option{"-l,--lock", "LOCK", "hold this lock while the command runs; several are taken in sorted order", true},
+    Option{"--shared", "LOCK", "likewise, but share it with others who do the same", true},
+    Option{"-S,--sem", "SEM[:WEIGHT]", "likewise, so many permits (default 1) of this semaphore, which must exist",
+           true},
     wait,
     no_wait,
     Option{"--ttl", "DUR",
@@ -38,14 +41,31 @@ constexpr std::array run_options{
     Option{"--no-wait-tree", nullptr, "release when the command exits, even if processes that it started go on"},
 };
 
+constexpr Option pid{"--pid", "PID", "the hold ends when this process ends"};
+constexpr Option hold_ttl{"--ttl", "DUR", "the hold ends when there was no heartbeat and no renewal for that long"};
 constexpr std::array acquire_options{
+    holder,        Option{"--shared", nullptr, "share it with others who do the same, and with nobody else"},
+    pid,           hold_ttl,
+    wait,          no_wait,
+    conflict_code, reason,
+};
+constexpr std::array sem_acquire_options{
     holder,
-    Option{"--pid", "PID", "the hold ends when this process ends"},
-    Option{"--ttl", "DUR", "the hold ends when there was no heartbeat and no renewal for that long"},
+    Option{"--weight", "W", "so many permits in all (default 1)"},
+    Option{"--capacity", "N", "make the semaphore with so many permits, if there is none"},
+    pid,
+    hold_ttl,
     wait,
     no_wait,
     conflict_code,
     reason,
+};
+constexpr std::array sem_create_options{
+    Option{"--capacity", "N", "permits that there are, 1 to 1048575"},
+    Option{"--per-session", "N", "instead: permits that each session brings as long as it lasts"},
+};
+constexpr std::array sem_resize_options{
+    Option{"--capacity", "N", "permits that there are from now on, 1 to 1048575"},
 };
 constexpr std::array holder_options{holder};
 constexpr std::array renew_options{holder, Option{"--ttl", "DUR", "the new lease, counted from now"}};
@@ -74,7 +94,7 @@ constexpr std::array remove_options{
 constexpr std::array create_options{
     Option{"--mode", "OCTAL", "permissions of the file (default 0600)"},
     Option{"--group", "GROUP", "group of the file: a name or a number"},
-    Option{"--names", "N", "locks that can exist at once (default 65536)"},
+    Option{"--names", "N", "locks and semaphores that can exist at once (default 65536)"},
     Option{"--entries", "N",
            "holders and waiters at once (default 250000); a session, or a hold without a process, takes 8"},
     Option{"--sessions", "N", "processes joined at once (default 4096)"},
@@ -106,14 +126,18 @@ constexpr const char* tokens_grow =
     "first one is not 1 and the next one is not one more: only the order counts.";
 constexpr std::array run_more{
     "Returns the exit code of the command. The command finds the segment, the holder and the tokens in "
-    "SHMCOORD_SEGMENT, SHMCOORD_HOLDER, SHMCOORD_TOKEN (of the first lock) and SHMCOORD_TOKENS (name=token, comma "
-    "separated).",
+    "SHMCOORD_SEGMENT, SHMCOORD_HOLDER, SHMCOORD_TOKEN (of the first --lock, else of the first of the others) and "
+    "SHMCOORD_TOKENS (name=token, comma separated).",
+    "A run with --shared and one with --lock of the same lock exclude each other; those with --shared run side by "
+    "side. Who comes after one that waits for all of it waits behind that.",
     tokens_grow,
     "When the command ends, what it started and left behind is waited for; when it was killed by a signal that did not "
     "come through this program, that is killed at once. When the hold is lost, all of it gets SIGTERM and, after "
     "--grace, SIGKILL; the next holder does not wait for that.",
-    "A run within the command that would wait for a lock which this one holds ends at once with 1, since it would wait "
-    "for ever. With --json standard output still belongs to the command: messages are lines of JSON on standard error.",
+    "A run within the command that would wait for what this one holds ends at once with 1, since it would wait for "
+    "ever. "
+    "More permits than the capacity are refused at once with 1. With --json standard output still belongs to the "
+    "command: messages are lines of JSON on standard error.",
 };
 constexpr std::array acquire_more{
     "The holder id is who holds: acquiring again with the same one, from wherever, extends the hold, answers 0 and "
@@ -121,6 +145,25 @@ constexpr std::array acquire_more{
     "Without --pid and --ttl the hold goes stale, and the next one takes it over, when neither `lock heartbeat` nor "
     "`lock renew` came for the lock's stale threshold: 60 s, unless a program made the lock with another one.",
     tokens_grow,
+};
+constexpr std::array sem_create_more{
+    "A semaphore that exists with the same capacity is left as it is, and answers 0.",
+    "With --per-session the capacity is what the sessions that joined bring: a program that opens it, and each `run "
+    "-S`, joins; the other commands do not. It shrinks with each of them that ends.",
+};
+constexpr std::array sem_acquire_more{
+    "The holder id is who holds: acquiring again with the same one answers 0 with the same token, and adds what is "
+    "missing if --weight is more than it has; `sem release` gives back all of it.",
+    "First come, first served: who asks for much is not overtaken by those who ask for little. More than the capacity "
+    "is refused at once with exit code 1.",
+    "Without --pid and --ttl the hold goes stale, and is taken away when somebody needs the room, when neither `sem "
+    "heartbeat` nor `sem renew` came for the semaphore's stale threshold: 60 s, unless a program made it with another "
+    "one.",
+    tokens_grow,
+};
+constexpr std::array sem_resize_more{
+    "More lets in at once who fits then. Less than is in use lets the holders finish, and nobody in until it fits; who "
+    "waits for more than there is, fails.",
 };
 constexpr std::array inspect_more{
     "Of a holder that is dead, but whose lock is kept by processes that it started, these are named as far as /proc "
@@ -132,13 +175,15 @@ constexpr std::array check_more{
     "caller or the reaper finishes it. The segment may be in use; a saved copy is given by its path (-s ./copy).",
 };
 constexpr std::array force_release_more{
-    "The holder, if it still runs, and the next holder are told that an operator took the lock away. The reason is "
+    "Of a lock that is shared, or a semaphore, all who hold now lose it, or only the one that --holder names.",
+    "The holder, if it still runs, and the next holder are told that an operator took it away. The reason is "
     "printed with the result, for the log of whoever calls this; it is not kept in the segment, and nobody else is "
     "told.",
 };
 
 constexpr std::array command_list{
-    Command{"run", Words::command, "run a command while holding locks", run_options, run_command, run_more},
+    Command{"run", Words::command, "run a command while holding locks and permits of semaphores", run_options,
+            run_command, run_more},
     Command{"lock acquire", Words::one, "take a lock that outlives this command; prints the token", acquire_options,
             lock_acquire, acquire_more},
     Command{"lock release", Words::one, "give a lock back", holder_options, lock_release},
@@ -146,10 +191,19 @@ constexpr std::array command_list{
     Command{"lock renew", Words::one, "give the hold a new lease", renew_options, lock_renew},
     Command{"lock status", Words::one, "who holds it, and who waits", status_options, lock_status},
     Command{"lock remove", Words::one, "remove the name", force_options, lock_remove},
-    Command{"inspect", Words::any, "everything: sessions, locks, holders, waiters", inspect_options, inspect,
-            inspect_more},
+    Command{"sem create", Words::one, "make a semaphore", sem_create_options, sem_create, sem_create_more},
+    Command{"sem acquire", Words::one, "take permits that outlive this command; prints the token", sem_acquire_options,
+            sem_acquire, sem_acquire_more},
+    Command{"sem release", Words::one, "give back all permits of a holder", holder_options, sem_release},
+    Command{"sem heartbeat", Words::one, "show that the holder is alive", holder_options, sem_heartbeat},
+    Command{"sem renew", Words::one, "give the hold a new lease", renew_options, sem_renew},
+    Command{"sem resize", Words::one, "change the capacity", sem_resize_options, sem_resize, sem_resize_more},
+    Command{"sem status", Words::one, "what is used and free, who holds how much", status_options, sem_status},
+    Command{"sem remove", Words::one, "remove the name", force_options, sem_remove},
+    Command{"inspect", Words::any, "everything: sessions, locks, semaphores, holders, waiters", inspect_options,
+            inspect, inspect_more},
     Command{"reap", Words::none, "clean up after the dead, in the foreground", reap_options, reap},
-    Command{"force-release", Words::one, "take a lock away from its holder: the operator's last resort",
+    Command{"force-release", Words::one, "take a lock or semaphore away from its holders: the operator's last resort",
             force_release_options, force_release, force_release_more},
     Command{"segment create", Words::none, "make the segment", create_options, segment_create},
     Command{"segment list", Words::none, "the segments of this host", {}, segment_list},

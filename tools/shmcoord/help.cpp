@@ -9,7 +9,7 @@
 namespace shmcoord::tool {
 namespace {
 
-constexpr std::string_view summary = "Locks between the processes of this host.";
+constexpr std::string_view summary = "Locks and semaphores between the processes of this host.";
 constexpr std::size_t line_width = 100;
 
 // Options that the parser knows without the table.
@@ -21,7 +21,9 @@ constexpr struct {
   const char* meaning;
 } exit_codes[] = {
     {"0", "done"},
-    {"1", "busy, timed out, or a wait that could never end; -E changes it for busy and timed out"},
+    {"1",
+     "busy, full, timed out, more than the capacity, or a wait that could never end; -E changes it for busy, full and "
+     "timed out"},
     {"2", "it does not exist, is not yours, or is already free"},
     {"64", "the command line is wrong"},
     {"69", "the segment cannot be used"},
@@ -137,7 +139,7 @@ std::string manual_page() {
       ".\\\" Written by `shmcoord manual` from the command table.\n"
       ".TH SHMCOORD 1 \"\" \"shmcoord " SHMCOORD_VERSION
       "\" \"User Commands\"\n"
-      ".SH NAME\nshmcoord \\- locks between the processes of this host\n"
+      ".SH NAME\nshmcoord \\- locks and semaphores between the processes of this host\n"
       ".SH SYNOPSIS\n";
   for (const Command& command : commands()) {
     page +=
@@ -145,7 +147,8 @@ std::string manual_page() {
   }
   page += ".SH DESCRIPTION\n" + std::string(summary) +
           "\nA lock is a name in a segment of shared memory. It is given back exactly when its holder gives it back or "
-          "dies, and goes to the next one who waits, in order.\n.SH GLOBAL OPTIONS\nThey may stand anywhere.\n";
+          "dies, and goes to the next one who waits, in order. A semaphore is a name too, with so many permits, of "
+          "which several holders can have some each.\n.SH GLOBAL OPTIONS\nThey may stand anywhere.\n";
   for (const Option& option : global_options()) page += roff_option(option);
   page += roff_option(help_option) + roff_option(version_option) + ".SH COMMANDS\n";
   for (const Command& command : commands()) {
@@ -160,8 +163,8 @@ std::string manual_page() {
       ".TP\nSHMCOORD_SEGMENT\nthe segment when \\-s is not given; set for the command of \\fBrun\\fR\n"
       ".TP\nSHMCOORD_TRUST\nthe user of \\-\\-trust when that is not given; then set for the command of \\fBrun\\fR\n"
       ".TP\nSHMCOORD_HOLDER\nset for the command of \\fBrun\\fR: who holds\n"
-      ".TP\nSHMCOORD_TOKEN\nset for the command of \\fBrun\\fR: the fencing token of the first lock\n"
-      ".TP\nSHMCOORD_TOKENS\nset for the command of \\fBrun\\fR: name=token of all locks, comma separated\n"
+      ".TP\nSHMCOORD_TOKEN\nset for the command of \\fBrun\\fR: the fencing token of the first lock or semaphore\n"
+      ".TP\nSHMCOORD_TOKENS\nset for the command of \\fBrun\\fR: name=token of all that is held, comma separated\n"
       ".TP\nSHMCOORD_HELD\nset for the command of \\fBrun\\fR, for a \\fBrun\\fR within it: so that it does not wait "
       "for "
       "itself\n"

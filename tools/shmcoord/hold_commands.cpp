@@ -1,3 +1,7 @@
+#include "shmcoord/hold_commands.hpp"
+
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include <boost/json.hpp>
@@ -15,17 +19,16 @@
 #include "shmcoord/json_writer.hpp"
 #include "shmcoord/messages.hpp"
 #include "shmcoord/numbers.hpp"
+#include "shmcoord/occupancy.hpp"
 #include "shmcoord/render.hpp"
-
-// `shmcoord lock …` and `force-release`: for scripts that take in one command and give back in another.
-//
-// Such a hold belongs to no process that joined (it is detached): its holder id is all that there is, so whoever knows
-// the id may release. It lives by its lease, or dies with the process that it is bound to.
 
 namespace shmcoord::tool {
 namespace {
 
 namespace json = boost::json;
+
+using engine::Kind;
+using process::PrimitiveClient;
 
 std::string required_holder(const Arguments& arguments) {
   const auto holder = arguments.value("--holder");
@@ -35,9 +38,9 @@ std::string required_holder(const Arguments& arguments) {
 }
 
 /// Throws Error(not_found).
-std::unique_ptr<process::PrimitiveClient> known_lock(const Arguments& arguments) {
+std::unique_ptr<PrimitiveClient> known(const Arguments& arguments, Kind kind) {
   return join_and(arguments.global, IfMissing::fail, "",
-                  [&](const auto& participant) { return find_lock(participant, arguments.words[0]); });
+                  [&](const auto& participant) { return find_known(participant, arguments.words[0], kind); });
 }
 
 std::int32_t parse_pid(const std::string& text) {
@@ -53,15 +56,18 @@ json::value text_or_null(const std::string& text) {
 }
 json::value pid_or_null(std::int32_t pid) { return pid == 0 ? json::value(nullptr) : json::value(pid); }
 
+json::object to_json(const HolderInfo& holder) {
+  return {{"id", text_or_null(holder.holder)},
+          {"pid", pid_or_null(holder.pid)},
+          {"label", text_or_null(holder.label)},
+          {"command", text_or_null(holder.command)},
+          {"reason", text_or_null(holder.reason)},
+          {"held_s", static_cast<double>(holder.held_for.count()) / 1e9},
+          {"token", holder.token}};
+}
+
 json::value to_json(const std::optional<HolderInfo>& holder) {
-  if (!holder) return nullptr;
-  return json::object{{"id", text_or_null(holder->holder)},
-                      {"pid", pid_or_null(holder->pid)},
-                      {"label", text_or_null(holder->label)},
-                      {"command", text_or_null(holder->command)},
-                      {"reason", text_or_null(holder->reason)},
-                      {"held_s", static_cast<double>(holder->held_for.count()) / 1e9},
-                      {"token", holder->token}};
+  return holder ? json::value(to_json(*holder)) : json::value(nullptr);
 }
 
 json::value to_json(const std::optional<Previous>& previous) {
@@ -76,40 +82,117 @@ json::value to_json(const std::optional<Lost>& lost) {
   return json::object{{"why", std::string(to_string(lost->why))}, {"by", text_or_null(lost->by)}};
 }
 
-void print(const json::object& document) { print_line(json_text(document)); }
-
-/// Why a holder could not do what it asked for: who has the lock instead.
-std::string not_owner_text(process::PrimitiveClient& client, const std::string& holder,
-                           const std::optional<Lost>& lost) {
-  std::string text = "not_owner: lock '" + printable(client.name()) + "' is not held by '" + printable(holder) + "'";
-  if (lost && lost->why != Loss::none) text += " any more: " + std::string(describe(lost->why));
-  const auto now = client.holder();
-  return text + (now ? "; it is held by " + describe(*now) : "; it is free");
+json::value to_json(Kind kind, const std::vector<PermitHolder>& holders) {
+  json::array all;
+  for (const PermitHolder& h : holders) {
+    json::object one = to_json(static_cast<const HolderInfo&>(h));
+    if (kind == Kind::semaphore) one["weight"] = h.weight;
+    all.emplace_back(std::move(one));
+  }
+  return all;
 }
 
-int beat(const Arguments& arguments, std::optional<std::chrono::nanoseconds> ttl) {
+void print(const json::object& document) { print_line(json_text(document)); }
+
+/// {"lock": NAME} or {"semaphore": NAME}, to be completed.
+json::object named(Kind kind, const std::string& name) {
+  const std::string_view word = word_of(kind);
+  return {{json::string_view(word.data(), word.size()), printable(name)}};
+}
+
+/// Why a holder could not do what it asked for: who has it instead.
+int say_not_theirs(PrimitiveClient& client, const std::string& result, const std::string& holder,
+                   const std::optional<Lost>& lost) {
+  std::string text = result + ": " + title_of(client) + " is not held by '" + printable(holder) + "'";
+  if (lost && lost->why != Loss::none) text += " any more: " + std::string(describe(lost->why));
+  const std::string now = occupancy_text(client);
+  const bool is_lock = client.kind() == Kind::lock;
+  say_error(result, text + "; " + (now.empty() ? "it is free" : is_lock ? "it is " + now : now));
+  return exit_missing;
+}
+
+int beat(const Arguments& arguments, Kind kind, std::optional<std::chrono::nanoseconds> ttl) {
   const std::string holder = required_holder(arguments);
-  const auto client = known_lock(arguments);
+  const auto client = known(arguments, kind);
   const HeartbeatOutcome got = client->heartbeat(holder, ttl);
+  const std::string result(to_string(got.result));
   if (arguments.global.json) {
-    print({{"lock", client->name()},
-           {"holder", holder},
-           {"result", std::string(to_string(got.result))},
-           {"lost", to_json(got.lost)}});
+    json::object document = named(kind, client->name());
+    document["holder"] = holder;
+    document["result"] = result;
+    document["lost"] = to_json(got.lost);
+    print(document);
   }
   if (got.result == HeartbeatResult::refreshed) return exit_done;
-  say_error("not_owner", not_owner_text(*client, holder, got.lost));
-  return exit_missing;
+  return say_not_theirs(*client, result, holder, got.lost);
+}
+
+/// What `acquire` prints for programs.
+json::object document_of(PrimitiveClient& client, const std::string& holder, const process::Answer& answer) {
+  json::object document = named(client.kind(), client.name());
+  const json::value token = answer ? json::value(answer.token) : json::value(nullptr);
+  document["holder"] = holder;
+  if (client.kind() == Kind::lock) {
+    document["result"] = std::string(to_string(answer.result));
+    document["token"] = token;
+    document["previous"] = to_json(answer.previous);
+    document["current"] = to_json(answer.current);
+  } else {
+    document["result"] = std::string(to_string(process::permit_result(answer)));
+    document["weight"] = answer.weight;
+    document["available"] = answer ? client.amounts().available() : answer.available;
+    document["token"] = token;
+    document["previous"] = to_json(answer.previous);
+  }
+  return document;
+}
+
+/// "held by first (pid 7) for 3s, token 12; it is dead, the next one takes over"
+std::string text_of_holder(const engine::Mapping& mapping, const process::Picture& picture,
+                           const process::GrantView& g) {
+  HolderInfo info{g.holder, g.label, g.command, g.reason, g.pid, {}, g.token};
+  info.held_for = std::chrono::nanoseconds(core::age_ns(g.since_ns, picture.now_ns));
+  std::string text = describe(info) + ", token " + std::to_string(g.token);
+  if (g.life.life == process::Life::dead) {
+    text += "; it is dead, the next one takes over";
+  } else if (g.life.life == process::Life::dying) {
+    text += "; it is dead, but " + describe(process::keeping_alive(mapping, picture));
+  } else if (g.sight != process::Sight::seen) {
+    text += "; " + describe(g.sight, g.pid);
+  } else if (g.lease != Loss::none) {
+    text += "; its lease ran out (" + std::string(to_string(g.lease)) + "), the next one takes over";
+  }
+  return text;
+}
+
+void print_status(const engine::Mapping& mapping, const process::Picture& picture, const process::LockView& seen) {
+  const std::string name = printable(seen.name);
+  const std::string waiting = seen.waiters.empty() ? "" : "; " + std::to_string(seen.waiters.size()) + " waiting";
+  if (seen.kind == Kind::semaphore) {
+    print_line(fmt::format("{}: {} of {} used, {} free{}{}", name, seen.used, seen.capacity,
+                           seen.capacity > seen.used ? seen.capacity - seen.used : 0, waiting, quota_text(seen)));
+  } else if (seen.holders.empty()) {
+    print_line(name + ": free");
+  }
+  for (const process::GrantView& g : seen.holders) {
+    const std::string holder = text_of_holder(mapping, picture, g);
+    if (seen.kind == Kind::semaphore) {
+      print_line(fmt::format("{}: {} held by {}", name, g.weight, holder));
+    } else {
+      print_line(name + (is_shared(seen) ? ": shared by " : ": held by ") + holder + waiting);
+    }
+  }
 }
 
 }  // namespace
 
-int lock_acquire(const Arguments& arguments) {
+int acquire_hold(const Arguments& arguments, const process::NameOptions& name, std::uint32_t weight) {
   const std::string holder = required_holder(arguments);
   const auto reason = reason_of(arguments);
   const WaitRule rule = wait_rule(arguments);
   process::Request request;
   request.holder = holder;
+  request.weight = weight;
   request.reason = reason;
   request.detached = true;
   const auto pid = arguments.value("--pid");
@@ -132,113 +215,100 @@ int lock_acquire(const Arguments& arguments) {
   }
 
   const StopSignals signals;
-  std::optional<AcquireOutcome> tried;
-  const auto client = join_and(arguments.global, IfMissing::create, "", [&](const auto& participant) {
-    auto made = std::make_unique<process::PrimitiveClient>(participant, arguments.words[0], process::NameOptions{});
-    tried = made->acquire(request, process::try_once);
-    return made;
-  });
+  std::optional<process::Answer> tried;
+  const bool can_make = name.kind == Kind::lock || name.capacity;
+  const auto client =
+      join_and(arguments.global, can_make ? IfMissing::create : IfMissing::fail, "", [&](const auto& participant) {
+        auto made = std::make_unique<PrimitiveClient>(participant, arguments.words[0], name);
+        tried = made->acquire(request, process::try_once);
+        return made;
+      });
   const Acquired got = acquire_aloud(*client, request, deadline_of(rule), signals, std::move(tried));
   // A script that does not get the token does not know that it holds.
   const auto told = [&](const std::string& text) {
     try {
       print_line(text);
     } catch (...) {
-      if (got.outcome.result != AcquireResult::extended) (void)client->release(holder);
+      const bool had_some = got.outcome.increased || got.outcome.result == AcquireResult::extended;
+      if (!had_some) (void)client->release(holder);
       throw;
     }
   };
-  if (arguments.global.json) {
-    told(json_text(json::object{{"lock", client->name()},
-                                {"holder", holder},
-                                {"result", std::string(to_string(got.outcome.result))},
-                                {"token", got.outcome ? json::value(got.outcome.token) : json::value(nullptr)},
-                                {"previous", to_json(got.outcome.previous)},
-                                {"current", to_json(got.outcome.current)}}));
-  }
-  if (!got.outcome) return say_not_acquired(*client, got, rule);
+  if (arguments.global.json) told(json_text(document_of(*client, holder, got.outcome)));
+  if (!got.outcome) return say_not_acquired(*client, request, got, rule);
   if (!arguments.global.json) told(std::to_string(got.outcome.token));
   return exit_done;
 }
 
-int lock_release(const Arguments& arguments) {
+int release_hold(const Arguments& arguments, Kind kind) {
   const std::string holder = required_holder(arguments);
-  const auto client = known_lock(arguments);
+  const auto client = known(arguments, kind);
   const ReleaseOutcome got = client->release(holder);
+  const bool released = got.result == ReleaseResult::released;
+  const std::string result(kind == Kind::lock
+                               ? to_string(got.result)
+                               : to_string(released ? PermitRelease::released : PermitRelease::not_holder));
   if (arguments.global.json) {
-    print({{"lock", client->name()},
-           {"holder", holder},
-           {"result", std::string(to_string(got.result))},
-           {"lost", to_json(got.lost)}});
+    json::object document = named(kind, client->name());
+    document["holder"] = holder;
+    document["result"] = result;
+    document["lost"] = to_json(got.lost);
+    print(document);
   }
-  switch (got.result) {
-    case ReleaseResult::released: return exit_done;
-    case ReleaseResult::not_owner:
-      say_error("not_owner", not_owner_text(*client, holder, got.lost));
-      return exit_missing;
-    case ReleaseResult::already_free:
-      say_error("already_free", "already_free: nobody holds lock '" + printable(client->name()) + "'");
-      return exit_missing;
+  if (released) return exit_done;
+  if (kind == Kind::semaphore || got.result == ReleaseResult::not_owner) {
+    return say_not_theirs(*client, result, holder, got.lost);
   }
-  return exit_internal;
+  say_error(result, result + ": nobody holds " + title_of(*client));
+  return exit_missing;
 }
 
-int lock_heartbeat(const Arguments& arguments) { return beat(arguments, std::nullopt); }
+int heartbeat_hold(const Arguments& arguments, Kind kind) { return beat(arguments, kind, std::nullopt); }
 
-int lock_renew(const Arguments& arguments) {
+int renew_hold(const Arguments& arguments, Kind kind) {
   const auto ttl = arguments.value("--ttl");
   if (!ttl) throw UsageError{"--ttl is missing: give the new lease, e.g. --ttl 60s"};
-  return beat(arguments, parse_duration("--ttl", *ttl));
+  return beat(arguments, kind, parse_duration("--ttl", *ttl));
 }
 
-int lock_status(const Arguments& arguments) {
+int status_of_holds(const Arguments& arguments, Kind kind) {
   const auto asked = arguments.value("--holder");
   if (asked) require_name("holder id", *asked);
   // Only looks: no session, no write access, and news for the next holder stay where they are.
   const auto mapping = open_read_only(arguments.global);
   const process::Clock& clock = process::real_clock();
   const process::Picture picture = process::take_picture(*mapping, clock.now_ns(), arguments.words);
-  if (picture.locks.empty()) {
-    throw Error(Errc::not_found, "no lock '" + arguments.words[0] + "' in segment " + mapping->name());
+  if (picture.locks.empty()) throw no_such(word_of(kind), arguments.words[0], mapping->name());
+  const process::LockView& seen = picture.locks.front();
+  if (seen.kind != kind) {
+    throw Error(Errc::wrong_type, fmt::format("'{}' exists as a {}, not as a {}", printable(seen.name),
+                                              word_of(seen.kind), word_of(kind)));
   }
-  const process::LockView& lock = picture.locks.front();
-  const bool theirs = !asked || std::any_of(lock.holders.begin(), lock.holders.end(),
+  const bool theirs = !asked || std::any_of(seen.holders.begin(), seen.holders.end(),
                                             [&](const process::GrantView& g) { return g.holder == *asked; });
   if (arguments.global.json) {
     const Scene scene{*mapping, picture, clock.wall_ns(), true, false, process::keeping_alive(*mapping, picture)};
     std::string text;
     inspect_json(scene, [&](std::string_view piece) { text += piece; });
     const json::value document = json::parse(text);
-    print_line(json_text(document.at("locks").at(0)));
-  } else if (lock.holders.empty()) {
-    print_line(printable(lock.name) + ": free");
+    print_line(json_text(document.at(kind == Kind::lock ? "locks" : "semaphores").at(0)));
   } else {
-    for (const process::GrantView& g : lock.holders) {
-      HolderInfo info{g.holder, g.label, g.command, g.reason, g.pid, {}, g.token};
-      info.held_for = std::chrono::nanoseconds(core::age_ns(g.since_ns, picture.now_ns));
-      std::string text = printable(lock.name) + ": held by " + describe(info) + ", token " + std::to_string(g.token);
-      if (g.life.life == process::Life::dead) {
-        text += "; it is dead, the next one takes over";
-      } else if (g.life.life == process::Life::dying) {
-        text += "; it is dead, but " + describe(process::keeping_alive(*mapping, picture));
-      } else if (g.sight != process::Sight::seen) {
-        text += "; " + describe(g.sight, g.pid);
-      } else if (g.lease != Loss::none) {
-        text += "; its lease ran out (" + std::string(to_string(g.lease)) + "), the next one takes over";
-      }
-      if (!lock.waiters.empty()) text += "; " + std::to_string(lock.waiters.size()) + " waiting";
-      print_line(text);
-    }
+    print_status(*mapping, picture, seen);
   }
   if (theirs) return exit_done;
-  say_error("not_owner", "lock '" + printable(lock.name) + "' is not held by '" + printable(*asked) + "'");
+  say_error(kind == Kind::lock ? "not_owner" : "not_holder",
+            fmt::format("{} '{}' is not held by '{}'", word_of(kind), printable(seen.name), printable(*asked)));
   return exit_missing;
 }
 
-int lock_remove(const Arguments& arguments) {
+int remove_name(const Arguments& arguments, Kind kind) {
   const auto participant = join(arguments.global, IfMissing::fail);
-  process::PrimitiveClient::remove(*participant, arguments.words[0], arguments.has("--force"));
-  if (arguments.global.json) print({{"lock", arguments.words[0]}, {"result", "removed"}});
+  PrimitiveClient::remove(*participant, arguments.words[0], arguments.has("--force"), kind);
+  if (arguments.global.json) {
+    json::object document = named(kind, arguments.words[0]);
+    document["result"] = "removed";
+    print(document);
+  }
   return exit_done;
 }
 
@@ -247,28 +317,33 @@ int force_release(const Arguments& arguments) {
   if (!reason || reason->empty()) throw UsageError{"--reason is missing: say why, the holder and others will ask"};
   const auto holder = arguments.value("--holder");
   if (holder) require_name("holder id", *holder);
-  const auto client = known_lock(arguments);
-  const auto before = client->holder();
+  const auto client = join_and(arguments.global, IfMissing::fail, "",
+                               [&](const auto& participant) { return find_either(participant, arguments.words[0]); });
+  const Kind kind = client->kind();
+  std::vector<PermitHolder> before = client->holders();
   const bool done = client->force_release(holder.value_or(""));
+  if (done && holder) std::erase_if(before, [&](const PermitHolder& h) { return h.holder != *holder; });
+  const std::string result = done                 ? "released"
+                             : before.empty()     ? "already_free"
+                             : kind == Kind::lock ? "not_owner"
+                                                  : "not_holder";
   if (arguments.global.json) {
-    print({{"lock", client->name()},
-           {"result", done     ? "released"
-                      : before ? "not_owner"
-                               : "already_free"},
-           {"holder", to_json(before)},
-           {"reason", printable(*reason)}});
+    json::object document = named(kind, client->name());
+    document["result"] = result;
+    if (kind == Kind::lock) document["holder"] = before.empty() ? json::value(nullptr) : to_json(before.front());
+    document["holders"] = to_json(kind, before);
+    document["reason"] = printable(*reason);
+    print(document);
   }
   if (done) {
     if (!arguments.global.json) {
-      print_line("lock '" + printable(client->name()) + "' taken away" + (before ? " from " + describe(*before) : ""));
+      print_line(title_of(*client) + " taken away" + (before.empty() ? "" : " from ") +
+                 holders_text(Kind::lock, before));
     }
     return exit_done;
   }
-  if (before) {
-    say_error("not_owner", not_owner_text(*client, holder.value_or(""), std::nullopt));
-  } else {
-    say_error("already_free", "already_free: nobody holds lock '" + printable(client->name()) + "'");
-  }
+  if (!before.empty()) return say_not_theirs(*client, result, holder.value_or(""), std::nullopt);
+  say_error(result, result + ": nobody holds " + title_of(*client));
   return exit_missing;
 }
 

@@ -45,7 +45,7 @@ int show(const engine::Mapping& mapping, const InspectArgs& args) {
     write_out(out);
   }
   for (const std::string& name : picture.unknown) {
-    say_error("not_found", "no lock '" + printable(name) + "' in segment " + printable(mapping.name()));
+    say_error("not_found", "no lock or semaphore '" + printable(name) + "' in segment " + printable(mapping.name()));
   }
   return picture.unknown.empty() ? exit_done : exit_missing;
 }

@@ -2,7 +2,10 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
+#include "engine/name_index.hpp"
+#include "engine/real_policy.hpp"
 #include "engine/segment_file.hpp"
 #include "process/participant.hpp"
 #include "process/primitive_client.hpp"
@@ -60,13 +63,31 @@ template <class Make>
   }
 }
 
-/// The lock of that name; throws Error(not_found).
-[[nodiscard]] inline std::unique_ptr<process::PrimitiveClient> find_lock(
-    const std::shared_ptr<process::Participant>& participant, const std::string& name) {
-  const std::string& segment = participant->mapping().name();
-  auto client = process::PrimitiveClient::find(participant, name);
-  if (client == nullptr) throw Error(Errc::not_found, "no lock '" + name + "' in segment " + segment);
+[[nodiscard]] inline std::string_view word_of(engine::Kind kind) noexcept {
+  return kind == engine::Kind::lock ? "lock" : "semaphore";
+}
+
+/// For what is asked for and not there.
+[[nodiscard]] inline Error no_such(std::string_view what, std::string_view name, const std::string& segment) {
+  return {Errc::not_found, "no " + std::string(what) + " '" + std::string(name) + "' in segment " + segment};
+}
+
+/// The lock or semaphore of that name; throws Error(not_found), or wrong_type if it is the other.
+[[nodiscard]] inline std::unique_ptr<process::PrimitiveClient> find_known(
+    const std::shared_ptr<process::Participant>& participant, const std::string& name, engine::Kind kind) {
+  auto client = process::PrimitiveClient::find(participant, name, kind);
+  if (client == nullptr) throw no_such(word_of(kind), name, participant->mapping().name());
   return client;
+}
+
+/// Whichever has that name; throws Error(not_found).
+[[nodiscard]] inline std::unique_ptr<process::PrimitiveClient> find_either(
+    const std::shared_ptr<process::Participant>& participant, const std::string& name) {
+  const engine::View& view = participant->mapping().view();
+  const auto found = engine::NameIndex<engine::RealPolicy>(view).find(name);
+  if (!found) throw no_such("lock or semaphore", name, participant->mapping().name());
+  return find_known(participant, name,
+                    static_cast<engine::Kind>(engine::RealPolicy::load(view.record(found->record).kind)));
 }
 
 }  // namespace shmcoord::tool

@@ -159,6 +159,10 @@ Arguments parse(const Command& command, std::vector<std::string> words) {
   } catch (const CLI::ParseError& e) {
     throw UsageError{std::string(e.what()) + "; see `shmcoord " + std::string(command.path) + " --help`"};
   }
+  const std::vector<CLI::Option*> typed = app.parse_order();
+  std::stable_sort(made.begin(), made.end(), [&](const auto& a, const auto& b) {
+    return std::find(typed.begin(), typed.end(), a.second) < std::find(typed.begin(), typed.end(), b.second);
+  });
   for (const auto& [option, o] : made) {
     if (o->count() == 0) continue;
     if (option->value != nullptr && !option->many && o->count() > 1) {
@@ -200,10 +204,13 @@ void check_words(const Command& command, Arguments& arguments) {
     case Words::one:
       if (words.empty()) throw UsageError{"'" + std::string(command.path) + "' needs a name" + see};
       if (words.size() > 1) throw UsageError{"unexpected word '" + words[1] + "': one name is enough" + see};
-      require_name("lock name", words[0]);
+      require_name(command.path.starts_with("lock ")  ? "lock name"
+                   : command.path.starts_with("sem ") ? "semaphore name"
+                                                      : "name",
+                   words[0]);
       break;
     case Words::any:
-      for (const std::string& name : words) require_name("lock name", name);
+      for (const std::string& name : words) require_name("name", name);
       break;
     case Words::command:
       if (words.empty()) throw UsageError{"'" + std::string(command.path) + "' needs a command after --" + see};

@@ -171,17 +171,6 @@ std::string_view describe(Loss why) {
   return "unknown";
 }
 
-std::string takeover_text(std::string_view lock, const Previous& previous) {
-  std::string text = "lock '" + printable(lock) + "': previous holder " + describe(previous);
-  text += previous.why == Loss::died ? std::string(" died") : " lost it: " + std::string(describe(previous.why));
-  return text + "; taking over";
-}
-
-std::string busy_text(std::string_view lock, std::string_view how, const std::optional<HolderInfo>& holder) {
-  std::string text = "lock '" + printable(lock) + "' " + std::string(how);
-  return text + (holder ? ": held by " + describe(*holder) : ": others wait for it and come first");
-}
-
 int exit_code_of(Errc code) {
   switch (code) {
     case Errc::segment_exists:

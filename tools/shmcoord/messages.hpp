@@ -48,16 +48,10 @@ void write_out(std::string_view text);
 [[nodiscard]] std::string describe(const Previous& previous);
 /// "sleep 60 (pid 123) keeps it: …": what goes on of a dead holder, and what to do.
 [[nodiscard]] std::string describe(const std::vector<process::KeepingAlive>& keeping);
-/// "lock 'deploy': previous holder first (pid 123) died; taking over"
-[[nodiscard]] std::string takeover_text(std::string_view lock, const Previous& previous);
 /// "taken away by an operator", …
 [[nodiscard]] std::string_view describe(Loss why);
 /// "bound to process 7 of another PID namespace, which cannot be judged from here: …"
 [[nodiscard]] std::string describe(process::Sight sight, std::int32_t pid);
-
-/// "lock 'deploy' is busy: held by …"; `how` is "is busy", "was not free within 5s".
-[[nodiscard]] std::string busy_text(std::string_view lock, std::string_view how,
-                                    const std::optional<HolderInfo>& holder);
 
 [[nodiscard]] int exit_code_of(Errc code);
 /// "segment_not_found", as the enumerator is called.

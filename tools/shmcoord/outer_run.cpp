@@ -7,6 +7,8 @@
 #include <string_view>
 
 #include "engine/segment_file.hpp"
+#include "process/clock.hpp"
+#include "process/snapshot.hpp"
 #include "shmcoord/numbers.hpp"
 
 namespace shmcoord::tool {
@@ -57,13 +59,30 @@ std::string held_environment(const std::vector<OuterHold>& holds) {
   return std::string(variable) + '=' + marks;
 }
 
-bool held_by_outer_run(process::PrimitiveClient& client) {
-  const std::string lock = mark_of(client);
-  return any_mark(inherited(), [&](std::string_view mark) {
-    if (!mark.starts_with(lock)) return false;
-    mark.remove_prefix(lock.size());
+bool waits_for_outer_run(process::PrimitiveClient& client, const process::Request& request) {
+  const std::string mark_without_token = mark_of(client);
+  std::vector<std::uint64_t> tokens;
+  any_mark(inherited(), [&](std::string_view mark) {
     std::uint64_t token = 0;
-    return parse_whole(mark, token) && client.is_current(token);
+    if (!mark.starts_with(mark_without_token)) return false;
+    mark.remove_prefix(mark_without_token.size());
+    if (parse_whole(mark, token)) tokens.push_back(token);
+    return false;
+  });
+  if (tokens.empty()) return false;
+  std::uint64_t theirs = 0;
+  for (const PermitHolder& h : client.holders()) {
+    if (std::find(tokens.begin(), tokens.end(), h.token) != tokens.end()) theirs += h.weight;
+  }
+  if (theirs == 0) return false;
+  if (client.kind() == engine::Kind::lock) return true;  // who shares it waits only behind one who wants all of it
+  const std::uint32_t capacity = client.amounts().capacity;
+  if (theirs + request.weight > capacity) return true;
+  const auto& mapping = client.participant().mapping();
+  const auto picture = process::take_picture(mapping, process::real_clock().now_ns(), {client.name()});
+  return std::any_of(picture.locks.begin(), picture.locks.end(), [&](const process::LockView& semaphore) {
+    return std::any_of(semaphore.waiters.begin(), semaphore.waiters.end(),
+                       [&](const process::GrantView& w) { return theirs + w.weight > capacity; });
   });
 }
 

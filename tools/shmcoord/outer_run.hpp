@@ -29,7 +29,8 @@ struct OuterHold {
 /// "SHMCOORD_HELD=…" for a command: these, and what was inherited.
 [[nodiscard]] std::string held_environment(const std::vector<OuterHold>& holds);
 
-/// Is the lock held now by a `run` whose command we are part of?
-[[nodiscard]] bool held_by_outer_run(process::PrimitiveClient& client);
+/// Would who waits for this wait for a `run` whose command we are part of? That is so when such a one holds the lock,
+/// or so much of the semaphore that the request, or another one that is before it in the queue, does not fit beside it.
+[[nodiscard]] bool waits_for_outer_run(process::PrimitiveClient& client, const process::Request& request);
 
 }  // namespace shmcoord::tool

@@ -83,6 +83,25 @@ std::vector<SessionUse> sessions_of(const Scene& scene) {
   return uses;
 }
 
+std::vector<const process::LockView*> of_kind(const process::Picture& picture, engine::Kind kind) {
+  std::vector<const process::LockView*> found;
+  for (const process::LockView& lock : picture.locks) {
+    if ((lock.kind == engine::Kind::semaphore) == (kind == engine::Kind::semaphore)) found.push_back(&lock);
+  }
+  return found;
+}
+
+bool is_shared(const process::LockView& lock) noexcept {
+  return lock.kind == engine::Kind::lock && !lock.holders.empty() &&
+         (lock.holders.size() > 1 || lock.holders.front().weight < lock.capacity);
+}
+
+std::string quota_text(const process::LockView& semaphore) {
+  if (semaphore.per_session == 0) return {};
+  return fmt::format("; {} per session, {} session{}", semaphore.per_session, semaphore.members,
+                     semaphore.members == 1 ? "" : "s");
+}
+
 std::vector<Edge> edges_of(const Scene& scene) {
   std::vector<Edge> edges;
   for (const process::LockView& lock : scene.picture.locks) {

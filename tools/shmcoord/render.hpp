@@ -67,6 +67,12 @@ struct SessionUse {
 };
 /// In slot order; without those that the rendering leaves out.
 [[nodiscard]] std::vector<SessionUse> sessions_of(const Scene& scene);
+/// Those of one kind.
+[[nodiscard]] std::vector<const process::LockView*> of_kind(const process::Picture& picture, engine::Kind kind);
+/// A lock that its holders share.
+[[nodiscard]] bool is_shared(const process::LockView& lock) noexcept;
+/// "; 4 per session, 2 sessions" of a quota, else nothing.
+[[nodiscard]] std::string quota_text(const process::LockView& semaphore);
 /// Who waits for whom.
 struct Edge {
   const process::LockView* lock;

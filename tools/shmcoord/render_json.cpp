@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <boost/json.hpp>
@@ -123,9 +124,12 @@ json::value kept_by(const Scene& scene, const process::GrantView& g) {
   return all;
 }
 
-void write_holder(JsonWriter& writer, const Scene& scene, const process::GrantView& g) {
+json::value token_or_null(const process::GrantView& g) {
+  return g.token == 0 ? json::value(nullptr) : json::value(g.token);
+}
+
+void add_holder(ObjectWriter& o, const Scene& scene, const process::GrantView& g) {
   const std::int64_t now_ns = scene.picture.now_ns;
-  ObjectWriter o(writer);
   add_grant(o, g, "id");
   o.add("held_s", age(g.since_ns, now_ns));
   o.add("heartbeat_age_s", age(g.last_sign_ns, now_ns));
@@ -136,34 +140,79 @@ void write_holder(JsonWriter& writer, const Scene& scene, const process::GrantVi
   add_text_or_null(o, "notice", g.sight == process::Sight::seen ? std::string() : describe(g.sight, g.pid));
 }
 
-void write_lock(JsonWriter& writer, const Scene& scene, const process::LockView& lock) {
-  ObjectWriter o(writer);
-  const process::GrantView* const holder = lock.holders.empty() ? nullptr : &lock.holders.front();
-  o.add_text("name", printable(lock.name));
-  o.add_text("state", lock.damaged ? "damaged" : holder != nullptr ? "held" : "free");
-  o.add("token", holder == nullptr || holder->token == 0 ? json::value(nullptr) : json::value(holder->token));
-  if (holder == nullptr) {
-    o.add("holder", nullptr);
-  } else {
-    write_holder(o.key("holder"), scene, *holder);
-  }
+void add_previous(ObjectWriter& o, const process::LockView& lock) {
+  if (!lock.previous) return o.add("previous", nullptr);
+  ObjectWriter previous(o.key("previous"));
+  add_text_or_null(previous, "holder", lock.previous->holder);
+  previous.add("pid", number_or_null(lock.previous->pid));
+  previous.add_text("why", to_string(lock.previous->why));
+}
+
+/// Of a lock they mean nothing to whoever reads.
+enum class Weights : bool { left_out, told };
+
+void add_waiters(ObjectWriter& o, JsonWriter& writer, const Scene& scene, const process::LockView& lock,
+                 Weights weights) {
   o.key("waiters").write_array(lock.waiters, [&](const process::GrantView& w) {
     ObjectWriter waiter(writer);
     add_grant(waiter, w, "holder");
     waiter.add("waiting_s", age(w.since_ns, scene.picture.now_ns));
+    if (weights == Weights::told) waiter.add("weight", w.weight);
   });
-  if (lock.previous) {
-    ObjectWriter previous(o.key("previous"));
-    add_text_or_null(previous, "holder", lock.previous->holder);
-    previous.add("pid", number_or_null(lock.previous->pid));
-    previous.add_text("why", to_string(lock.previous->why));
+}
+
+void write_lock(JsonWriter& writer, const Scene& scene, const process::LockView& lock) {
+  ObjectWriter o(writer);
+  const bool shared = is_shared(lock);
+  const process::GrantView* const holder = lock.holders.empty() || shared ? nullptr : &lock.holders.front();
+  o.add_text("name", printable(lock.name));
+  o.add_text("state", lock.damaged ? "damaged" : shared ? "shared" : holder != nullptr ? "held" : "free");
+  o.add("token", holder == nullptr ? json::value(nullptr) : token_or_null(*holder));
+  if (holder == nullptr) {
+    o.add("holder", nullptr);
   } else {
-    o.add("previous", nullptr);
+    ObjectWriter one(o.key("holder"));
+    add_holder(one, scene, *holder);
   }
+  o.key("readers");
+  if (!shared) writer.write_array(std::array<int, 0>{}, [](int) {});
+  if (shared) {
+    writer.write_array(lock.holders, [&](const process::GrantView& g) {
+      ObjectWriter reader(writer);
+      add_holder(reader, scene, g);
+      reader.add("token", token_or_null(g));
+    });
+  }
+  add_waiters(o, writer, scene, lock, Weights::left_out);
+  add_previous(o, lock);
   o.add("stale_threshold_s", seconds(lock.stale_threshold_ns));
   o.add("ttl_s", seconds(lock.default_ttl_ns));
   o.add("max_hold_s", seconds(lock.max_hold_ns));
   o.add("settled", lock.settled);
+}
+
+void write_semaphore(JsonWriter& writer, const Scene& scene, const process::LockView& semaphore) {
+  ObjectWriter o(writer);
+  const bool quota = semaphore.per_session != 0;
+  const std::uint32_t free = semaphore.capacity > semaphore.used ? semaphore.capacity - semaphore.used : 0;
+  o.add_text("name", printable(semaphore.name));
+  o.add_text("state", semaphore.damaged ? "damaged" : free == 0 ? "full" : semaphore.used == 0 ? "free" : "held");
+  o.add("capacity", semaphore.capacity);
+  o.add("used", semaphore.used);
+  o.add("available", free);
+  o.add("per_session", quota ? json::value(semaphore.per_session) : json::value(nullptr));
+  o.add("sessions", quota ? json::value(semaphore.members) : json::value(nullptr));
+  o.key("holders").write_array(semaphore.holders, [&](const process::GrantView& g) {
+    ObjectWriter holder(writer);
+    add_holder(holder, scene, g);
+    holder.add("weight", g.weight);
+    holder.add("token", token_or_null(g));
+  });
+  add_waiters(o, writer, scene, semaphore, Weights::told);
+  add_previous(o, semaphore);
+  o.add("stale_threshold_s", seconds(semaphore.stale_threshold_ns));
+  o.add("ttl_s", seconds(semaphore.default_ttl_ns));
+  o.add("settled", semaphore.settled);
 }
 
 constexpr std::size_t piece_bytes = 65'536;
@@ -190,8 +239,11 @@ void inspect_json(const Scene& scene, const std::function<void(std::string_view)
     o.key("sessions");
     array(sessions_of(scene), [&](const SessionUse& use) { writer.write(object_of(use, scene.picture.now_ns)); });
     o.key("locks");
-    array(scene.picture.locks, [&](const process::LockView& lock) { write_lock(writer, scene, lock); });
-    o.add("semaphores", json::array());
+    array(of_kind(scene.picture, engine::Kind::lock),
+          [&](const process::LockView* lock) { write_lock(writer, scene, *lock); });
+    o.key("semaphores");
+    array(of_kind(scene.picture, engine::Kind::semaphore),
+          [&](const process::LockView* semaphore) { write_semaphore(writer, scene, *semaphore); });
     o.add("guards", json::array());
     o.key("notices");
     array(scene.notices, [&](const Notice& notice) {
@@ -206,7 +258,9 @@ void inspect_json(const Scene& scene, const std::function<void(std::string_view)
       o.key("graph");
       array(edges_of(scene), [&](const Edge& edge) {
         ObjectWriter e(writer);
-        e.add_text("lock", printable(edge.lock->name));
+        const bool is_lock = edge.lock->kind == engine::Kind::lock;
+        e.add("lock", is_lock ? text_or_null(edge.lock->name, {}) : json::value(nullptr));
+        e.add("semaphore", is_lock ? json::value(nullptr) : text_or_null(edge.lock->name, {}));
         add_text_or_null(e, "waiter", edge.waiter->holder);
         e.add("waiter_session", id_or_null(edge.waiter->session_id, {}));
         add_text_or_null(e, "holder", edge.holder->holder);

@@ -98,12 +98,52 @@ std::string program_of(const process::GrantView& g, std::size_t width) {
   return or_dash(cut(std::move(text), width == 0 ? 0 : command_room));
 }
 
-Cell state_of_holder(const process::GrantView& g) {
+Cell state_of_holder(const process::GrantView& g, bool shared) {
+  const std::string held = shared ? "shared" : "held";
   if (g.life.life == process::Life::dead || g.life.life == process::Life::dying) {
-    return {std::string("held, ") + std::string(to_string(g.life.life)), Ink::bad};
+    return {held + ", " + std::string(to_string(g.life.life)), Ink::bad};
   }
-  if (g.lease != Loss::none) return {std::string("held, ") + std::string(to_string(g.lease)), Ink::bad};
-  return {"held", Ink::bold};
+  if (g.lease != Loss::none) return {held + ", " + std::string(to_string(g.lease)), Ink::bad};
+  return {held, Ink::bold};
+}
+
+Cell state_of_waiter(const process::GrantView& g) {
+  const bool dead = g.life.life == process::Life::dead || g.life.life == process::Life::dying;
+  return dead ? Cell{"waits, " + std::string(to_string(g.life.life)), Ink::bad} : Cell{"waits"};
+}
+
+constexpr std::array grant_titles{"HOLDER", "PID", "SINCE", "HEARTBEAT", "TTL", "TOKEN", "PROGRAM", "REASON"};
+
+std::vector<std::string> titles(std::vector<std::string> first) {
+  first.insert(first.end(), grant_titles.begin(), grant_titles.end());
+  return first;
+}
+
+/// The columns of one who holds or waits, behind those that are the table's own.
+std::vector<Cell> row_of(std::vector<Cell> row, const process::GrantView& g, std::int64_t now_ns, std::size_t width) {
+  row.reserve(row.size() + grant_titles.size());
+  const bool leased = (g.flags & engine::entry_no_lease) == 0;
+  row.push_back({holder_name(g)});
+  row.push_back({number_or_dash(g.pid)});
+  row.push_back({age_or_dash(g.since_ns, now_ns)});
+  row.push_back({age_or_dash(g.last_sign_ns, now_ns)});
+  row.push_back({leased ? duration_or_dash(g.ttl_ns) : "none"});
+  row.push_back({g.token == 0 ? "-" : std::to_string(g.token)});
+  row.push_back({program_of(g, width)});
+  row.push_back({or_dash(printable(g.reason))});
+  return row;
+}
+
+void note_holder(Table& table, const Scene& scene, const process::GrantView& g) {
+  if (const auto keeping = keeping_of(scene, g)) table.note("  it is dead, but " + describe(*keeping));
+  if (g.sight != process::Sight::seen) table.note("  " + describe(g.sight, g.pid));
+}
+
+void note_previous(Table& table, const process::LockView& lock) {
+  if (!lock.previous) return;
+  const std::string who = lock.previous->holder.empty() ? "the last holder" : printable(lock.previous->holder);
+  const std::string pid = lock.previous->pid == 0 ? "" : fmt::format(" (pid {})", lock.previous->pid);
+  table.note(fmt::format("  {}{} lost it: {}; the next holder will be told", who, pid, to_string(lock.previous->why)));
 }
 
 Table table_of_sessions(const Scene& scene, std::size_t width) {
@@ -129,45 +169,42 @@ Table table_of_sessions(const Scene& scene, std::size_t width) {
 void add_lock(Table& table, const Scene& scene, const process::LockView& lock, std::size_t width) {
   const std::int64_t now_ns = scene.picture.now_ns;
   const std::string name = printable(lock.name);
+  const bool shared = is_shared(lock);
   for (const process::GrantView& g : lock.holders) {
-    const bool leased = (g.flags & engine::entry_no_lease) == 0;
-    table.add({{name, Ink::bold},
-               state_of_holder(g),
-               {holder_name(g)},
-               {number_or_dash(g.pid)},
-               {age_or_dash(g.since_ns, now_ns)},
-               {age_or_dash(g.last_sign_ns, now_ns)},
-               {leased ? duration_or_dash(g.ttl_ns) : "none"},
-               {g.token == 0 ? "-" : std::to_string(g.token)},
-               {program_of(g, width)},
-               {or_dash(printable(g.reason))}});
-    if (const auto keeping = keeping_of(scene, g)) table.note("  it is dead, but " + describe(*keeping));
-    if (g.sight != process::Sight::seen) table.note("  " + describe(g.sight, g.pid));
+    table.add(row_of({{name, Ink::bold}, state_of_holder(g, shared)}, g, now_ns, width));
+    note_holder(table, scene, g);
   }
   if (lock.holders.empty()) {
     table.add({{name, Ink::bold}, lock.damaged ? Cell{"damaged", Ink::bad} : Cell{"free", Ink::good}});
   }
-  if (lock.previous) {
-    const std::string who = lock.previous->holder.empty() ? "the last holder" : printable(lock.previous->holder);
-    const std::string pid = lock.previous->pid == 0 ? "" : fmt::format(" (pid {})", lock.previous->pid);
-    table.note(
-        fmt::format("  {}{} lost it: {}; the next holder will be told", who, pid, to_string(lock.previous->why)));
-  }
+  note_previous(table, lock);
   std::size_t place = 0;
   for (const process::GrantView& g : lock.waiters) {
-    const bool dead = g.life.life == process::Life::dead || g.life.life == process::Life::dying;
-    table.add({{fmt::format("  {}.", ++place)},
-               dead ? Cell{"waits, " + std::string(to_string(g.life.life)), Ink::bad} : Cell{"waits"},
-               {holder_name(g)},
-               {number_or_dash(g.pid)},
-               {age_or_dash(g.since_ns, now_ns)},
-               {age_or_dash(g.last_sign_ns, now_ns)},
-               {duration_or_dash(g.ttl_ns)},
-               {"-"},
-               {program_of(g, width)},
-               {or_dash(printable(g.reason))}});
+    table.add(row_of({{fmt::format("  {}.", ++place)}, state_of_waiter(g)}, g, now_ns, width));
   }
   if (!lock.settled) table.note("  (it moved while it was being read)");
+}
+
+void add_semaphore(Table& table, const Scene& scene, const process::LockView& semaphore, std::size_t width) {
+  const std::int64_t now_ns = scene.picture.now_ns;
+  const bool full = semaphore.used >= semaphore.capacity;
+  const Cell state = semaphore.damaged ? Cell{"damaged", Ink::bad}
+                     : full            ? Cell{"full", Ink::bold}
+                                       : Cell{fmt::format("{} free", semaphore.capacity - semaphore.used), Ink::good};
+  table.add(
+      {{printable(semaphore.name), Ink::bold}, {fmt::format("{}/{}", semaphore.used, semaphore.capacity)}, state});
+  if (const std::string quota = quota_text(semaphore); !quota.empty()) table.note("  " + quota.substr(2));
+  const auto weight = [](const process::GrantView& g) { return Cell{std::to_string(g.weight)}; };
+  for (const process::GrantView& g : semaphore.holders) {
+    table.add(row_of({{""}, weight(g), state_of_holder(g, false)}, g, now_ns, width));
+    note_holder(table, scene, g);
+  }
+  note_previous(table, semaphore);
+  std::size_t place = 0;
+  for (const process::GrantView& g : semaphore.waiters) {
+    table.add(row_of({{fmt::format("  {}.", ++place)}, weight(g), state_of_waiter(g)}, g, now_ns, width));
+  }
+  if (!semaphore.settled) table.note("  (it moved while it was being read)");
 }
 
 std::string who_of(const process::GrantView& g) {
@@ -182,12 +219,14 @@ std::string inspect_text(const Scene& scene, bool color, std::size_t width) {
   const process::Picture& picture = scene.picture;
   const std::int64_t created_ns = created_wall_ns(mapping);
   const std::vector<SessionUse> sessions = sessions_of(scene);
+  const auto locks = of_kind(picture, engine::Kind::lock);
+  const auto semaphores = of_kind(picture, engine::Kind::semaphore);
   std::string out = fmt::format("{}segment {}{}  {}  id {:016x}", color ? "\x1b[1m" : "", printable(mapping.name()),
                                 color ? "\x1b[0m" : "", printable(mapping.path()), view.header().segment_id);
   if (created_ns > 0) out += fmt::format("  created {} ago", age_or_dash(created_ns, scene.wall_ns));
-  out += fmt::format("\n{} locks, {} of {} entries, {} of {} sessions\n", picture.locks.size(),
-                     picture.snapshot.entries.size(), view.geo.entry_count(), picture.snapshot.sessions.size(),
-                     view.geo.sizes.joinable());
+  out += fmt::format("\n{} locks, {} semaphores, {} of {} entries, {} of {} sessions\n", locks.size(),
+                     semaphores.size(), picture.snapshot.entries.size(), view.geo.entry_count(),
+                     picture.snapshot.sessions.size(), view.geo.sizes.joinable());
   if (mapping.removed()) out += "it was removed: every hold in it is lost\n";
   if (mapping.from_earlier_boot()) out += "it was made before the last boot: everybody in it is dead\n";
   for (const Notice& notice : scene.notices) out += "notice: " + notice.text + '\n';
@@ -195,10 +234,16 @@ std::string inspect_text(const Scene& scene, bool color, std::size_t width) {
     out += '\n';
     table_of_sessions(scene, width).print(out, color, width);
   }
-  if (!picture.locks.empty()) {
+  if (!locks.empty()) {
     out += '\n';
-    Table table({"LOCK", "STATE", "HOLDER", "PID", "SINCE", "HEARTBEAT", "TTL", "TOKEN", "PROGRAM", "REASON"});
-    for (const process::LockView& lock : picture.locks) add_lock(table, scene, lock, width);
+    Table table(titles({"LOCK", "STATE"}));
+    for (const process::LockView* const lock : locks) add_lock(table, scene, *lock, width);
+    table.print(out, color, width);
+  }
+  if (!semaphores.empty()) {
+    out += '\n';
+    Table table(titles({"SEMAPHORE", "USED", "STATE"}));
+    for (const process::LockView* const semaphore : semaphores) add_semaphore(table, scene, *semaphore, width);
     table.print(out, color, width);
   }
   if (scene.graph) {

@@ -5,30 +5,28 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <mutex>
 
-#include "engine/layout.hpp"
-#include "engine/random.hpp"
 #include "shmcoord/acquire.hpp"
 #include "shmcoord/command_table.hpp"
 #include "shmcoord/durations.hpp"
 #include "shmcoord/exit_codes.hpp"
 #include "shmcoord/joined.hpp"
 #include "shmcoord/messages.hpp"
+#include "shmcoord/occupancy.hpp"
 #include "shmcoord/outer_run.hpp"
 #include "shmcoord/render.hpp"
 #include "shmcoord/run_guardian.hpp"
+#include "shmcoord/run_plan.hpp"
 #include "shmcoord/run_terminal.hpp"
 #include "shmcoord/run_tree.hpp"
 
-// `shmcoord run`: a command while holding locks.
+// `shmcoord run`: a command while holding locks and permits.
 //
-// This process has the session and waits for the locks; the guardian (run_guardian.hpp) starts the command and sees its
+// This process has the session and waits for them; the guardian (run_guardian.hpp) starts the command and sees its
 // tree end. What if we die here: the guardian ends everything, and the slot is not dead before it has. Loss of a hold
 // while the command runs ends the command and makes the exit code 75, whatever the command itself says.
 
@@ -38,64 +36,6 @@ namespace {
 using process::PrimitiveClient;
 
 constexpr std::array passed_on{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH};
-
-struct Plan {
-  std::vector<std::string>
-      locks;          // sorted: whoever takes several takes them in the same order, so none waits in a circle
-  std::string first;  // as typed: SHMCOORD_TOKEN is its token
-  std::string holder;
-  std::string reason;
-  std::optional<std::chrono::nanoseconds> ttl;
-  WaitRule wait;
-  GuardianTask task;
-};
-
-std::string default_holder() {
-  std::array<char, 65> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
-  std::array<char, 16> random{};
-  std::snprintf(random.data(), random.size(), "%08x", static_cast<unsigned>(engine::random_word() & 0xffffffffU));
-  return "run:" + printable(host.data()) + ":" + std::to_string(::getpid()) + ":" + random.data();
-}
-
-/// The command line, as much of it as fits into the entry beside the holder id: a longer text would cost a page.
-std::string default_reason(const std::vector<std::string>& command, std::size_t holder_bytes) {
-  constexpr std::size_t inline_bytes = std::tuple_size_v<decltype(engine::Entry::text)>;
-  std::string text;
-  for (const std::string& word : command) text += (text.empty() ? "" : " ") + word;
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
-  const std::size_t room = holder_bytes + 32 < inline_bytes ? inline_bytes - holder_bytes : 32;
-  if (text.size() <= room) return text;
-  std::size_t cut = room - 3;
-  while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xC0U) == 0x80U) --cut;
-  return text.substr(0, cut) + "…";
-}
-
-Plan plan_of(const Arguments& arguments) {
-  Plan plan;
-  plan.locks = arguments.values("--lock");
-  if (plan.locks.empty())
-    throw UsageError{"--lock is missing: say what to hold, e.g. `shmcoord run -l deploy -- make deploy`"};
-  for (const std::string& name : plan.locks) require_name("lock name", name);
-  plan.first = plan.locks.front();
-  std::sort(plan.locks.begin(), plan.locks.end());
-  if (const auto twice = std::adjacent_find(plan.locks.begin(), plan.locks.end()); twice != plan.locks.end()) {
-    throw UsageError{"--lock '" + printable(*twice) + "' is given twice; give it once"};
-  }
-  plan.wait = wait_rule(arguments);
-  if (const auto ttl = arguments.value("--ttl")) plan.ttl = parse_duration("--ttl", *ttl);
-  const auto holder = arguments.value("--holder");
-  if (holder) require_name("holder id", *holder);
-  plan.holder = holder ? *holder : default_holder();
-  const auto reason = reason_of(arguments);
-  plan.reason = reason ? *reason : default_reason(arguments.words, plan.holder.size());
-  plan.task.command = arguments.words;
-  plan.task.wait_tree = !arguments.has("--no-wait-tree");
-  const auto grace = arguments.value("--grace");
-  plan.task.grace_ns = (grace ? parse_duration("--grace", *grace, Zero::allowed) : std::chrono::seconds(5)).count();
-  return plan;
-}
 
 struct Held {
   std::unique_ptr<PrimitiveClient> client;
@@ -112,10 +52,10 @@ class LossBell {
   LossBell& operator=(const LossBell&) = delete;
   ~LossBell() { ::close(fd_); }
 
-  void ring(const std::string& lock, const Lost& lost) {
+  void ring(const std::string& title, const Lost& lost) {
     {
       const std::scoped_lock guard(mutex_);
-      if (text_.empty()) text_ = loss_text(lock, lost);
+      if (text_.empty()) text_ = loss_text(title, lost);
     }
     const std::uint64_t one = 1;
     (void)!::write(fd_, &one, sizeof one);
@@ -126,8 +66,8 @@ class LossBell {
     return text_;
   }
 
-  static std::string loss_text(const std::string& lock, const Lost& lost) {
-    std::string text = "lost lock '" + printable(lock) + "': " + std::string(describe(lost.why));
+  static std::string loss_text(const std::string& title, const Lost& lost) {
+    std::string text = "lost " + title + ": " + std::string(describe(lost.why));
     if (!lost.by.empty()) text += "; now held by " + printable(lost.by);
     return text;
   }
@@ -178,9 +118,10 @@ class Front {
     start.kind = Order::Kind::start;
     start.foreground = has_terminal_ = terminal_.wanted_at_start();
     if (!guardian_.channel().send(start, environment, participant.inherited_lock())) {
-      throw Error(Errc::system, errno == EMSGSIZE
-                                    ? "too many locks with too long names for the environment of a command"
-                                    : "the guardian process is gone; nothing was run");
+      throw Error(Errc::system,
+                  errno == EMSGSIZE
+                      ? "too many locks and semaphores with too long names for the environment of a command"
+                      : "the guardian process is gone; nothing was run");
     }
     while (!done_) {
       std::array<pollfd, 3> fds{{{guardian_.channel().fd(), POLLIN, 0}, {signals, POLLIN, 0}, {bell_.fd(), POLLIN, 0}}};
@@ -313,6 +254,18 @@ std::string command_environment(const std::vector<Held>& held, const std::string
   return of_first + '\0' + all + '\0' + held_environment(outer);
 }
 
+/// Throws Error(not_found) where there is no semaphore.
+std::unique_ptr<PrimitiveClient> client_of(const std::shared_ptr<process::Participant>& participant,
+                                           const Wanted& wanted) {
+  try {
+    return std::make_unique<PrimitiveClient>(participant, wanted.name, process::NameOptions{.kind = wanted.kind});
+  } catch (const Error& e) {
+    if (e.errc() != Errc::not_found) throw;
+    throw Error(Errc::not_found, "no semaphore '" + wanted.name + "' in segment " + participant->mapping().name() +
+                                     "; make it with `shmcoord sem create " + wanted.name + " --capacity N`");
+  }
+}
+
 /// Gives all back. False: one was lost before we came to that; says so unless that is known.
 bool release_all(std::vector<Held>& held, const std::string& holder, bool known) {
   bool all_ours = true;
@@ -320,9 +273,9 @@ bool release_all(std::vector<Held>& held, const std::string& holder, bool known)
     try {
       const ReleaseOutcome got = h.client->release(holder);
       if (got.result == ReleaseResult::released) continue;
-      if (!known) say_error("lost", LossBell::loss_text(h.client->name(), got.lost.value_or(Lost{})));
+      if (!known) say_error("lost", LossBell::loss_text(title_of(*h.client), got.lost.value_or(Lost{})));
     } catch (const Error& e) {
-      if (!known) say_error(name_of(e.errc()), "lock '" + printable(h.client->name()) + "': " + e.what());
+      if (!known) say_error(name_of(e.errc()), title_of(*h.client) + ": " + e.what());
     }
     all_ours = false;
   }
@@ -356,32 +309,40 @@ int run_command(const Arguments& arguments) {
   const GuardianHandle guardian(plan.task);
 
   LossBell bell;
-  process::Request request;
-  request.holder = plan.holder;
-  request.reason = plan.reason;
-  request.ttl = plan.ttl;
-  request.no_lease = !plan.ttl;
-  std::optional<AcquireOutcome> tried;
+  const auto request_for = [&plan](const Wanted& wanted) {
+    process::Request request;
+    request.holder = plan.holder;
+    request.weight = wanted.weight;
+    request.reason = plan.reason;
+    request.ttl = plan.ttl;
+    request.no_lease = !plan.ttl;
+    return request;
+  };
+  std::optional<process::Answer> tried;
   std::vector<std::unique_ptr<PrimitiveClient>> clients;
-  const auto participant = join_and(arguments.global, IfMissing::create, "run", [&](auto joined) {
+  const bool can_make = plan.wanted.front().kind == engine::Kind::lock;
+  const auto if_missing = can_make ? IfMissing::create : IfMissing::fail;
+  const auto participant = join_and(arguments.global, if_missing, "run", [&](auto joined) {
     clients.clear();
-    for (const std::string& name : plan.locks) {
-      clients.push_back(std::make_unique<PrimitiveClient>(joined, name, process::NameOptions{}));
-      clients.back()->on_lost([&bell, name](const HolderId&, const Lost& lost) { bell.ring(name, lost); });
+    for (const Wanted& wanted : plan.wanted) {
+      clients.push_back(client_of(joined, wanted));
+      clients.back()->on_lost(
+          [&bell, title = title_of(*clients.back())](const HolderId&, const Lost& lost) { bell.ring(title, lost); });
     }
-    tried = clients.front()->acquire(request, process::try_once);
+    tried = clients.front()->acquire(request_for(plan.wanted.front()), process::try_once);
     return joined;
   });
   const std::int64_t deadline_ns = deadline_of(plan.wait);
   std::vector<Held> held;
-  for (auto& client : clients) {
-    const Acquired got = acquire_aloud(*client, request, deadline_ns, signals, std::exchange(tried, std::nullopt));
+  for (std::size_t i = 0; i < clients.size(); ++i) {
+    const process::Request request = request_for(plan.wanted[i]);
+    const Acquired got = acquire_aloud(*clients[i], request, deadline_ns, signals, std::exchange(tried, std::nullopt));
     if (!got.outcome) {
-      const int code = say_not_acquired(*client, got, plan.wait);
+      const int code = say_not_acquired(*clients[i], request, got, plan.wait);
       (void)release_all(held, plan.holder, false);
       return code;
     }
-    held.push_back({std::move(client), got.outcome.token});
+    held.push_back({std::move(clients[i]), got.outcome.token});
   }
   const int code = Front(guardian, terminal, bell, plan.task, adopts)
                        .run(*participant, command_environment(held, plan.first, plan.task.wait_tree));

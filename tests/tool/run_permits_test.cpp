@@ -1,0 +1,156 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <string>
+
+#include "support/tool.hpp"
+
+// `run` with permits of semaphores, and with locks that it shares.
+
+namespace shmcoord::test {
+namespace {
+
+class RunPermits : public ToolTest {
+ protected:
+  RunPermits() : ToolTest(SHMCOORD_TOOL_PATH) {}
+
+  std::unique_ptr<ToolProcess> hold(std::vector<std::string> what, const std::string& name) {
+    what.insert(what.begin(), "run");
+    what.insert(what.end(), {"--", "sh", "-c", "echo $$ >$SCRATCH/" + name + "; exec sleep 1000"});
+    auto process = start(what);
+    EXPECT_GT(pid_from(name), 0) << process->err();
+    return process;
+  }
+  std::string used(const std::string& semaphore) {
+    const std::string out = run({"sem", "status", semaphore}).out;
+    return out.substr(0, out.find(','));
+  }
+};
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST_F(RunPermits, HoldsAsManyAsItIsTold) {
+  ASSERT_EQ(run({"sem", "create", "agents", "--capacity", "4"}).code(), 0);
+  const auto three = hold({"-S", "agents:3"}, "three");
+  const auto one = hold({"--sem", "agents"}, "one");
+  EXPECT_EQ(used("agents"), "agents: 4 of 4 used");
+  const Finished full = run({"run", "-n", "-S", "agents", "--", "true"});
+  EXPECT_EQ(full.code(), 1);
+  EXPECT_TRUE(has(full.err, "semaphore 'agents' is full (1 asked for): 0 of 4 free, held: 3 by run:")) << full.err;
+  three->signal(SIGKILL);
+  (void)three->wait();
+  EXPECT_EQ(run({"run", "-S", "agents:3", "--", "true"}).code(), 0) << "what a dead one had comes back";
+  one->signal(SIGTERM);
+  EXPECT_EQ(one->wait().code(), 128 + SIGTERM);
+  EXPECT_EQ(used("agents"), "agents: 0 of 4 used");
+}
+
+TEST_F(RunPermits, TheSemaphoreMustExist) {
+  EXPECT_EQ(run({"run", "-S", "agents", "--", "true"}).code(), 2);
+  for (const auto& words : std::vector<std::vector<std::string>>{{"-l", "x"}, {}}) {
+    std::vector<std::string> all{"run", "-S", "agents", "--", "true"};
+    all.insert(all.begin() + 1, words.begin(), words.end());
+    ASSERT_EQ(run({"run", "-l", "x", "--", "true"}).code(), 0);
+    const Finished got = run(all);
+    EXPECT_EQ(got.code(), 2);
+    EXPECT_TRUE(has(got.err, "shmcoord sem create agents --capacity N")) << got.err;
+  }
+  EXPECT_TRUE(is_free("x"));
+}
+
+TEST_F(RunPermits, MoreThanTheCapacityIsRefusedAtOnce) {
+  ASSERT_EQ(run({"sem", "create", "agents", "--capacity", "2"}).code(), 0);
+  const Finished got = run({"run", "-l", "x", "-S", "agents:3", "--", "true"});
+  EXPECT_EQ(got.code(), 1);
+  EXPECT_TRUE(has(got.err, "has a capacity of 2, less than the 3 asked for")) << got.err;
+  EXPECT_TRUE(is_free("x"));
+}
+
+TEST_F(RunPermits, TokensOfAll) {
+  ASSERT_EQ(run({"sem", "create", "agents", "--capacity", "2"}).code(), 0);
+  const auto tokens = [this](std::vector<std::string> what) {
+    what.insert(what.begin(), "run");
+    what.insert(what.end(), {"--", "sh", "-c", "echo $SHMCOORD_TOKENS,$SHMCOORD_TOKEN,"});
+    return run(what).out;
+  };
+  const auto token_of = [](const std::string& out, const std::string& name) {
+    const auto at = out.find(name + "=");
+    return at == std::string::npos ? std::string()
+                                   : out.substr(at + name.size() + 1, out.find(',', at) - at - name.size() - 1);
+  };
+  const auto expect_first = [&](const std::string& out, const std::string& first) {
+    EXPECT_TRUE(out.ends_with("," + token_of(out, first) + ",\n")) << out;
+    EXPECT_FALSE(token_of(out, first).empty()) << out;
+  };
+  const std::string all = tokens({"-S", "agents", "--shared", "a", "-l", "z"});
+  EXPECT_TRUE(all.starts_with("a=") && all.find(",z=") < all.find(",agents=")) << all;
+  expect_first(all, "z");
+  expect_first(tokens({"-S", "agents", "--shared", "a"}), "agents");
+  expect_first(tokens({"--shared", "a", "-S", "agents"}), "a");
+}
+
+TEST_F(RunPermits, SharedRunsSideBySideAndNotBesideALock) {
+  const auto first = hold({"--shared", "tree"}, "first");
+  const auto second = hold({"--shared", "tree"}, "second");
+  const Finished busy = run({"run", "-n", "-l", "tree", "--", "true"});
+  EXPECT_EQ(busy.code(), 1);
+  EXPECT_TRUE(has(busy.err, "lock 'tree' is busy: shared by run:")) << busy.err;
+  EXPECT_TRUE(has(busy.err, "(pid " + std::to_string(second->pid()))) << busy.err;
+  first->signal(SIGTERM);
+  second->signal(SIGTERM);
+  (void)first->wait();
+  (void)second->wait();
+  const auto alone = hold({"-l", "tree"}, "alone");
+  EXPECT_EQ(run({"run", "-n", "--shared", "tree", "--", "true"}).code(), 1);
+}
+
+TEST_F(RunPermits, ALossEndsTheCommand) {
+  ASSERT_EQ(run({"sem", "create", "agents", "--capacity", "2"}).code(), 0);
+  const auto holder = hold({"-S", "agents", "--shared", "tree"}, "in");
+  ASSERT_EQ(run({"force-release", "agents", "--reason", "r"}).code(), 0);
+  const Finished got = holder->wait();
+  EXPECT_EQ(got.code(), 75);
+  EXPECT_TRUE(has(got.err, "lost semaphore 'agents': an operator took it away")) << got.err;
+  const auto reader = hold({"-S", "agents", "--shared", "tree"}, "again");
+  ASSERT_EQ(run({"force-release", "tree", "--reason", "r"}).code(), 0);
+  EXPECT_EQ(reader->wait().code(), 75);
+}
+
+TEST_F(RunPermits, AllOrNothing) {
+  ASSERT_EQ(run({"sem", "create", "agents", "--capacity", "1"}).code(), 0);
+  const auto holder = hold({"-S", "agents"}, "in");
+  EXPECT_EQ(run({"run", "-n", "-l", "x", "--shared", "y", "-S", "agents", "--", "true"}).code(), 1);
+  EXPECT_TRUE(is_free("x"));
+  EXPECT_TRUE(is_free("y"));
+}
+
+TEST_F(RunPermits, JoinsAQuota) {
+  ASSERT_EQ(run({"sem", "create", "quota", "--per-session", "2"}).code(), 0);
+  const Finished alone = run({"run", "-S", "quota:3", "--", "true"});
+  EXPECT_EQ(alone.code(), 1);
+  EXPECT_TRUE(has(alone.err, "capacity of 2")) << alone.err;
+  const auto one = hold({"-S", "quota"}, "one");
+  EXPECT_TRUE(has(run({"sem", "status", "quota"}).out, "quota: 1 of 2 used, 1 free; 2 per session, 1 session\n"));
+  EXPECT_EQ(run({"run", "-n", "-S", "quota:3", "--", "true"}).code(), 0);
+}
+
+TEST_F(RunPermits, WithinARunThatHoldsTooMuch) {
+  ASSERT_EQ(run({"sem", "create", "agents", "--capacity", "4"}).code(), 0);
+  const auto within = [this](const std::string& outer, const std::string& inner) {
+    return run({"run", "-S", outer, "--holder", "outer", "--", tool_, "run", "-S", inner, "--", "true"});
+  };
+  EXPECT_EQ(within("agents:2", "agents:2").code(), 0);
+  const Finished never = within("agents:2", "agents:3");
+  EXPECT_EQ(never.code(), 1);
+  EXPECT_TRUE(has(never.err, "semaphore 'agents' would never be free (deadlock): 2 of 4 free, held: 2 by outer "))
+      << never.err;
+  // Others will give back, so this one waits.
+  ASSERT_EQ(run({"sem", "acquire", "agents", "--holder", "other", "--weight", "2"}).code(), 0);
+  auto waits = start({"run", "-S", "agents:2", "--", tool_, "run", "-S", "agents:2", "--", "true"});
+  ASSERT_TRUE(eventually([&] { return has(waits->err(), "waiting for 2 permits"); })) << waits->err();
+  ASSERT_EQ(run({"sem", "release", "agents", "--holder", "other"}).code(), 0);
+  EXPECT_EQ(waits->wait().code(), 0);
+}
+
+}  // namespace
+}  // namespace shmcoord::test
