@@ -171,15 +171,19 @@ void PrimitiveClient::tick() {
 bool PrimitiveClient::force_release(std::string_view holder) {
   participant_->require_usable();
   auto& mapping = participant_->mapping();
-  bool done = false;
+  std::vector<Current> before;  // and not those who get in because these are taken out
   each_present_holder([&](const Current& now) {
-    if (!holder.empty() && !engine::holder_equals(view(), now.entry, holder)) return;
+    if (holder.empty() || engine::holder_equals(view(), now.entry, holder)) before.push_back(now);
+  });
+  bool done = false;
+  for (const Current& now : before) {
+    if (!now.ops.holds(now.entry, now.token)) continue;
     mapping.prepare_notice(now.ops.index(), now.entry);
     const Participant::Helping helping(*participant_, now.ops.index());
     const engine::Result r = now.ops.reclaim(now.entry, [](const engine::Entry&) { return Loss::forced; });
     tidy_detached(mapping.view(), now.entry);
     done = done || r.step == Step::reclaimed;
-  });
+  }
   return done;
 }
 

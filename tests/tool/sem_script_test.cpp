@@ -238,6 +238,19 @@ TEST_F(SemScript, ForceReleaseOfOneOrAll) {
   EXPECT_HAS(none.err, "already_free: nobody holds semaphore 'agents'");
 }
 
+TEST_F(SemScript, ForceReleaseTakesNothingFromThoseWhoComeInNext) {
+  create("2");
+  ASSERT_EQ(acquire("a", "1").code(), 0);
+  ASSERT_EQ(acquire("b", "1").code(), 0);
+  std::vector<std::unique_ptr<ToolProcess>> next;
+  for (int n = 0; n < 2; ++n) {
+    next.push_back(start({"run", "-S", "agents", "--", "sleep", "0.3"}));
+    ASSERT_TRUE(eventually([&] { return has(next.back()->err(), "waiting"); }));
+  }
+  ASSERT_EQ(run({"force-release", "agents", "--reason", "r"}).code(), 0);
+  for (const auto& process : next) EXPECT_EQ(process->wait().code(), 0) << process->err();
+}
+
 TEST_F(SemScript, ManyHoldersAreCounted) {
   create("10");
   for (int n = 0; n < 10; ++n) ASSERT_EQ(acquire("h" + std::to_string(n), "1").code(), 0);
