@@ -54,7 +54,10 @@ TEST_F(JsonError, IsADocument) {
   expect_document({"--json", "reap", "--once"}, 2, "segment_not_found");
   expect_document({"--json", "segment", "remove"}, 2, "segment_not_found");
   expect_document({"--json", "lock", "status", "x"}, 2, "segment_not_found");
+  expect_document({"--json", "sem", "create", "x", "--capacity", "0"}, 64, "usage");
   ASSERT_EQ(run({"lock", "acquire", "x", "--holder", "a"}).code(), 0);
+  expect_document({"--json", "sem", "create", "x", "--capacity", "1"}, 64, "wrong_type");
+  expect_document({"--json", "sem", "acquire", "y", "--holder", "a"}, 2, "not_found");
   expect_document({"--json", "segment", "create"}, 1, "segment_exists");
   expect_document({"--json", "segment", "remove"}, 1, "in_use");
   expect_document({"--json", "lock", "remove", "x"}, 1, "in_use");
@@ -70,11 +73,15 @@ TEST_F(JsonError, IsADocument) {
 
 TEST_F(JsonError, IsNotASecondDocument) {
   ASSERT_EQ(run({"lock", "acquire", "x", "--holder", "a"}).code(), 0);
+  ASSERT_EQ(run({"sem", "acquire", "agents", "--capacity", "1", "--holder", "a"}).code(), 0);
   for (const auto& words : std::vector<std::vector<std::string>>{
            {"--json", "lock", "acquire", "x", "--holder", "b", "-n"},
            {"--json", "lock", "release", "x", "--holder", "b"},
            {"--json", "lock", "status", "x", "--holder", "b"},
            {"--json", "force-release", "x", "--holder", "b", "--reason", "r"},
+           {"--json", "sem", "acquire", "agents", "--holder", "b", "-n"},
+           {"--json", "sem", "release", "agents", "--holder", "b"},
+           {"--json", "sem", "status", "agents", "--holder", "b"},
            {"--json", "inspect", "y"},
        }) {
     SCOPED_TRACE(::testing::PrintToString(words));
@@ -111,6 +118,9 @@ TEST_F(JsonError, OfRunIsALineOnStandardError) {
     return json::value_to<std::string>(parsed(got.err).at("error").at("code"));
   };
   EXPECT_EQ(code_of(run({"--json", "run", "-n", "-l", "x", "--", "echo", "in"})), "busy");
+  ASSERT_EQ(run({"sem", "create", "agents", "--capacity", "1"}).code(), 0);
+  EXPECT_EQ(code_of(run({"--json", "run", "-S", "agents:2", "--", "echo", "in"})), "full");
+  EXPECT_EQ(code_of(run({"--json", "run", "-S", "none", "--", "echo", "in"})), "not_found");
   EXPECT_EQ(code_of(run({"run", "--json", "-w", "10ms", "-l", "x", "--", "echo", "in"})), "timed_out");
   EXPECT_EQ(code_of(run({"run", "--json", "-l", "y", "--ttl", "0", "--", "true"})), "usage");
   const Finished good = run({"--json", "run", "-l", "y", "--", "echo", "in"});

@@ -47,6 +47,7 @@ TEST_F(RunPermits, HoldsAsManyAsItIsTold) {
 
 TEST_F(RunPermits, TheSemaphoreMustExist) {
   EXPECT_EQ(run({"run", "-S", "agents", "--", "true"}).code(), 2);
+  EXPECT_EQ(run({"segment", "info"}).code(), 2) << "nothing was made";
   for (const auto& words : std::vector<std::vector<std::string>>{{"-l", "x"}, {}}) {
     std::vector<std::string> all{"run", "-S", "agents", "--", "true"};
     all.insert(all.begin() + 1, words.begin(), words.end());
@@ -82,6 +83,9 @@ TEST_F(RunPermits, TokensOfAll) {
     EXPECT_TRUE(out.ends_with("," + token_of(out, first) + ",\n")) << out;
     EXPECT_FALSE(token_of(out, first).empty()) << out;
   };
+  // The first tokens of two names may be the same number.
+  for (const char* const lock : {"a", "z", "z"}) ASSERT_EQ(run({"run", "-l", lock, "--", "true"}).code(), 0);
+  for (int n = 0; n < 5; ++n) ASSERT_EQ(run({"run", "-S", "agents", "--", "true"}).code(), 0);
   const std::string all = tokens({"-S", "agents", "--shared", "a", "-l", "z"});
   EXPECT_TRUE(all.starts_with("a=") && all.find(",z=") < all.find(",agents=")) << all;
   expect_first(all, "z");
