@@ -55,10 +55,14 @@ struct PrimitiveClient::Around {
     }
   }
 
-  std::int64_t check_holders(const engine::ControlOps<RealPolicy>&) noexcept {
+  std::int64_t check_holders(const engine::ControlOps<RealPolicy>& ops) noexcept {
     const std::int64_t now = real_clock().now_ns();
     std::int64_t again = now + engine::recheck_ns;
     try {
+      // Who is not at the head looks in case that one cannot. Where several hold, that is a search through all entries,
+      // and of this session's waiters one is enough, or thousands would search for each other all the time.
+      const bool head = ops.head_of(ops.load()).entry == hold.entry;
+      if (!head && client.look(ops).more && !client.searches_now(now)) return again;
       rob(now);
       client.each_holder(hold.ops, [&](const Current& holder) {
         again = std::min(again, next_lease_deadline(client.view(), hold.ops.index(), holder.entry));
@@ -140,6 +144,13 @@ Answer PrimitiveClient::acquire(const Request& request, std::int64_t deadline_ns
   lock.unlock();
   const Busy busy{*this, hold};
   return acquire_with(hold, request, deadline_ns, stop);
+}
+
+// True for one caller in a second.
+bool PrimitiveClient::searches_now(std::int64_t now_ns) noexcept {
+  const std::uint64_t last = RealPolicy::load(searched_ns_);
+  if (core::age_ns(static_cast<std::int64_t>(last), now_ns) < engine::recheck_ns) return false;
+  return RealPolicy::cas(searched_ns_, last, static_cast<std::uint64_t>(now_ns));
 }
 
 // --- a hold that there is ----------------------------------------------------------------------------------------

@@ -283,6 +283,7 @@ class PrimitiveClient {
   void need_tick();
   void tick();
   bool rob_one(const Current& holder, std::int64_t now_ns);
+  bool searches_now(std::int64_t now_ns) noexcept;
   [[noreturn]] void fail(engine::Step step) const;
   [[noreturn]] void throw_lost() const;
 
@@ -302,6 +303,7 @@ class PrimitiveClient {
   std::vector<std::pair<std::uint64_t, LostCallback>> lost_callbacks_;
   std::uint64_t next_callback_ = 1;
   std::uint64_t tick_id_ = 0;
+  engine::Word64 searched_ns_;  // when a waiter that is not the head searched for all holders last
 };
 
 template <class Fn>
