@@ -393,12 +393,12 @@ TEST_F(SemaphoreFace, AKilledHolderGivesBackAllThatItHad) {
 
 // S0-37, S0-40: all that lapsed, exactly once, and those who go on are left alone.
 TEST_F(SemaphoreFace, SilentHoldersAreReclaimed) {
+  std::atomic<Loss> told = Loss::none;  // outlives the handle whose callback writes it
   Session silent{segment_, {.manual_heartbeat = true}};
   Session session{segment_, {.heartbeat_interval = 10ms}};
   Semaphore theirs{silent, "pool", {.capacity = 4, .stale_threshold = 50ms}};
   Semaphore pool{session, "pool"};
-  std::vector<Loss> told;
-  theirs.on_lost([&](const HolderId&, const Lost& lost) { told.push_back(lost.why); });
+  theirs.on_lost([&](const HolderId&, const Lost& lost) { told = lost.why; });
   const std::uint64_t token = theirs.try_acquire(a, 2).token;
   ASSERT_TRUE(theirs.try_acquire(b, 1));
   ASSERT_TRUE(pool.try_acquire(c, 1));
@@ -408,6 +408,8 @@ TEST_F(SemaphoreFace, SilentHoldersAreReclaimed) {
   EXPECT_EQ(pool.reclaim_stale(), 0U);
   EXPECT_EQ(pool.available(), 2U);
   EXPECT_FALSE(theirs.stands(a, token));
+  while (told == Loss::none) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(told, Loss::stale);
   const auto lost = theirs.release(a);
   EXPECT_EQ(lost.result, PermitRelease::not_holder);
   ASSERT_TRUE(lost.lost);
