@@ -195,7 +195,8 @@ class SHMCOORD_EXPORT Lock {
   /// held, or the wait ended otherwise; the session's thread writes it. Then call acquire() with the same holder, which
   /// returns at once. The descriptor belongs to the lock: it is closed by release(), cancel_wait() or the destructor.
   [[nodiscard]] int wait_fd(const HolderId& holder, const AcquireOptions& options = {});
-  /// Leaves the queue, or gives the lock back if it was granted meanwhile.
+  /// Leaves the queue, or gives the lock back if it was granted meanwhile. A hold that acquire() has returned stays;
+  /// only its descriptor is closed.
   void cancel_wait(const HolderId& holder);
 
   /// Removes the name. Errors: in_use while held or waited for, unless forced; not_found. Waiters of a removed

@@ -61,6 +61,9 @@ struct PermitHolder : HolderInfo {
 /// Who asks for more than it has (S0-30) gets what is missing in addition, or waits for that at the end of the queue
 /// while it keeps what it has. Two who do so can wait for each other; give such waits a timeout.
 ///
+/// A semaphore stays until it is removed. A handle that gave its capacity or quota makes a removed one anew with its
+/// next acquire, as a handle of a lock does.
+///
 /// Errors (thrown as Error): not_found (no capacity was given and there is no such semaphore), wrong_type,
 /// config_differs (both sides in the text), name_removed (only to who was waiting), session_dead, not_a_participant,
 /// table_full, no_space, segment_corrupt, invalid_argument (weight 0). Everyday answers are values. Nothing on the

@@ -61,12 +61,13 @@ bool Lock::lost() const { return state_->holds.lost(); }
 std::optional<Previous> Lock::previous() const { return state_->holds.previous(); }
 
 AcquireOutcome Lock::try_acquire(const HolderId& holder, const AcquireOptions& options) {
-  return state_->client->acquire(request_of(holder, process::whole_lock, options), process::try_once);
+  return state_->client->acquire(request_of(holder, process::whole_lock, options), process::try_once).of_a_lock();
 }
 
 AcquireOutcome Lock::acquire(const HolderId& holder, const AcquireOptions& options,
                              std::optional<std::chrono::nanoseconds> timeout, const std::stop_token& stop) {
-  return state_->client->acquire(request_of(holder, process::whole_lock, options), deadline_after(timeout), stop);
+  return state_->client->acquire(request_of(holder, process::whole_lock, options), deadline_after(timeout), stop)
+      .of_a_lock();
 }
 
 AcquireOutcome Lock::try_acquire(const HolderId& holder, const AcquireOptions& options, std::error_code& ec) noexcept {

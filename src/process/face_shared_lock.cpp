@@ -48,10 +48,7 @@ bool SharedLock::lock_within(Mode mode, std::chrono::nanoseconds timeout) {
 void SharedLock::unlock() noexcept { state_->holds.unlock(); }
 void SharedLock::unlock_shared() noexcept { state_->holds.unlock(); }
 
-void SharedLock::downgrade() {
-  process::Hold& hold = state_->held();
-  if (hold.weight != process::shared_lock) state_->client->shrink_implicit(hold, process::shared_lock);
-}
+void SharedLock::downgrade() { state_->client->shrink_implicit(state_->held(), process::shared_lock); }
 
 void SharedLock::upgrade() { (void)upgrade_within(std::nullopt); }
 bool SharedLock::try_upgrade() { return upgrade_within(std::chrono::nanoseconds::zero()); }

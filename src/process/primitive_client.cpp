@@ -113,17 +113,24 @@ Answer PrimitiveClient::acquire(const Request& request, std::int64_t deadline_ns
   std::unique_lock lock(mutex_);
   Hold& hold = hold_of(request.holder, request.detached);
   const auto free = [&] { return !hold.busy; };
+  // What it has it still has, also while another thread of it waits for more.
+  const auto refused = [&](AcquireResult result) {
+    const bool has = hold.state == Hold::State::held;
+    const std::uint32_t weight = has ? hold.weight : 0;
+    const std::uint64_t token = has && kind_ != engine::Kind::lock ? hold.token : 0;
+    lock.unlock();
+    Answer answer = not_held(result);
+    answer.weight = weight;
+    answer.token = token;
+    return answer;
+  };
   if (!free()) {
-    if (deadline_ns == try_once) {
-      lock.unlock();
-      return not_held(AcquireResult::busy);
-    }
+    if (deadline_ns == try_once) return refused(AcquireResult::busy);
     // Another thread waits for the same holder; its outcome is ours.
     const auto left = std::chrono::nanoseconds(deadline_ns == no_deadline ? longest_duration.count()
                                                                           : deadline_ns - real_clock().now_ns());
     if (!idle_.wait_for(lock, stop, left, free)) {
-      lock.unlock();
-      return not_held(stop.stop_requested() ? AcquireResult::cancelled : AcquireResult::timed_out);
+      return refused(stop.stop_requested() ? AcquireResult::cancelled : AcquireResult::timed_out);
     }
   }
   hold.lost.reset();
@@ -457,6 +464,10 @@ Answer PrimitiveClient::upgrade_implicit(Hold& hold, std::int64_t deadline_ns) {
 
 void PrimitiveClient::shrink_implicit(Hold& hold, std::uint32_t weight) {
   participant_->require_usable();
+  if (hold.weight <= weight) {
+    if (!hold.ops.holds(hold.entry, hold.token)) throw_lost();
+    return;
+  }
   const Step step = hold.ops.shrink(hold.entry, hold.token, hold.weight, weight).step;
   if (step == Step::gone || step == Step::closed) throw_lost();
   if (step != Step::shrunk) fail(step);

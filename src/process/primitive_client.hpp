@@ -64,6 +64,12 @@ struct Answer : AcquireOutcome {
   std::uint32_t available = 0;  // not held: what is free just now
   bool increased = false;
   bool impossible = false;  // not held, and never: more than the capacity
+
+  /// Of a lock there is no more to say.
+  [[nodiscard]] AcquireOutcome of_a_lock() && {
+    AcquireOutcome& outcome = *this;
+    return std::move(outcome);
+  }
 };
 
 /// The same in the words of a semaphore.
@@ -243,6 +249,7 @@ class PrimitiveClient {
   };
 
   int queue_async(const Request& request);
+  bool end_wait(Hold& hold) noexcept;
   [[nodiscard]] const engine::View& view() const noexcept;
   bool make_room() noexcept;
   void attach_again(Hold& hold);

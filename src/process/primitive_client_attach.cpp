@@ -47,9 +47,15 @@ using Values = std::array<std::optional<std::int64_t>, settings.size()>;
 void require_same(const std::string& title, const Values& wanted, const Values& has) {
   for (std::size_t i = 0; i < settings.size(); ++i) {
     if (!wanted[i] || wanted[i] == has[i]) continue;
-    const Setting& s = settings[i];
-    const std::string stored = has[i] && *has[i] != 0 ? std::string(" ") + s.text(*has[i]) : " none";
-    throw Error(Errc::config_differs, title + " exists with " + s.name + stored + ", asked for " + s.text(*wanted[i]));
+    const auto text = [&](std::size_t which, const std::optional<std::int64_t>& value) {
+      const Setting& s = settings[which];
+      return std::string(s.name).append(" ").append(value && *value != 0 ? s.text(*value) : "none");
+    };
+    // Of the last two it has one or the other.
+    const std::size_t other = i == 4 ? 5 : i == 5 ? 4 : i;
+    const std::size_t stored = has[i] ? i : other;
+    throw Error(Errc::config_differs,
+                title + " exists with " + text(stored, has[stored]) + ", asked for " + text(i, wanted[i]));
   }
 }
 

@@ -34,6 +34,9 @@ ReleaseOutcome PrimitiveClient::release(std::string_view holder) {
   {
     const std::scoped_lock lock(mutex_);
     Hold* const hold = find_hold(holder);
+    // A wait of wait_fd() that is over, or not.
+    const bool waits = hold != nullptr && hold->state == Hold::State::waiting && hold->fd >= 0 && !hold->busy;
+    if (waits && end_wait(*hold)) return {ReleaseResult::released, std::nullopt};
     if (hold != nullptr && (hold->state == Hold::State::held || hold->lost)) {
       if (!hold->lost && !settle_loss(*hold)) {
         const engine::Result r = hold->ops.release(hold->entry, hold->token);

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "process/call_arguments.hpp"
 #include "process/primitive_client.hpp"
@@ -67,12 +68,22 @@ void PrimitiveClient::cancel_wait(std::string_view holder) {
   const std::scoped_lock lock(mutex_);
   Hold* const hold = find_hold(holder);
   if (hold == nullptr || hold->fd < 0 || hold->busy) return;
-  if (hold->state == Hold::State::waiting) {
-    const engine::Result r = hold->ops.cancel(hold->entry);
-    if (r.step == Step::granted) (void)hold->ops.release(hold->entry, r.seq);
-    hold->state = Hold::State::idle;
+  (void)end_wait(*hold);
+}
+
+// True: it was granted, and is given back. A hold that acquire() took over is none of the wait any more.
+bool PrimitiveClient::end_wait(Hold& hold) noexcept {
+  if (hold.state == Hold::State::held) {
+    if (hold.fd >= 0) ::close(std::exchange(hold.fd, -1));
+    return false;
   }
-  finish_hold(*hold);
+  bool granted = false;
+  if (hold.state == Hold::State::waiting) {
+    const engine::Result r = hold.ops.cancel(hold.entry);
+    granted = r.step == Step::granted && hold.ops.release(hold.entry, r.seq).step == Step::released;
+  }
+  finish_hold(hold);
+  return granted;
 }
 
 // The keeper looks at this lock only once there is somebody to tell.

@@ -111,9 +111,9 @@ TEST_F(SemaphoreFace, F37_AnotherTypeOrCapacityIsAnErrorThatNamesBoth) {
   EXPECT_EQ(error_of([&] { Semaphore wrong(session, "deploy", {.capacity = 4}); }, &text), Errc::wrong_type);
   EXPECT_EQ(text, "'deploy' exists as a lock, not as a semaphore");
   EXPECT_EQ(error_of([&] { Semaphore wrong(session, "agents", {.capacity = 5}); }, &text), Errc::config_differs);
-  EXPECT_EQ(text, "semaphore 'agents' exists with capacity 4, asked for 5");
+  EXPECT_EQ(text, "semaphore 'agents' exists with capacity 4, asked for capacity 5");
   EXPECT_EQ(error_of([&] { Semaphore wrong(session, "agents", {.per_session = 2}); }, &text), Errc::config_differs);
-  EXPECT_EQ(text, "semaphore 'agents' exists with per_session none, asked for 2");
+  EXPECT_EQ(text, "semaphore 'agents' exists with capacity 4, asked for per_session 2");
   EXPECT_EQ(error_of([&] { Semaphore wrong(session, "agents", {.stale_threshold = 31s}); }), Errc::config_differs);
   EXPECT_EQ(error_of([&] { Semaphore::remove(session, "deploy"); }), Errc::wrong_type);
   EXPECT_EQ(error_of([&] { Lock::remove(session, "agents"); }), Errc::wrong_type);
@@ -349,6 +349,41 @@ TEST_F(SemaphoreFace, WaitFdBecomesReadable) {
   ready.fd = pool.wait_fd(c, 1);
   pool.cancel_wait(c);
   EXPECT_EQ(pool.available(), 2U);
+}
+
+TEST_F(SemaphoreFace, TheEndOfAWaitByDescriptorIsNotTheEndOfTheHold) {
+  Session session{segment_};
+  Semaphore pool{session, "pool", {.capacity = 2}};
+  (void)pool.wait_fd(a, 1);
+  ASSERT_TRUE(pool.acquire(a, 1));
+  pool.cancel_wait(a);
+  EXPECT_EQ(pool.used(), 1U);
+  EXPECT_EQ(pool.release(a).result, PermitRelease::released);
+  EXPECT_EQ(pool.used(), 0U);
+  (void)pool.wait_fd(a, 2);  // granted at once, and nobody asked
+  EXPECT_EQ(pool.release(a).result, PermitRelease::released);
+  EXPECT_EQ(pool.used(), 0U);
+  ASSERT_TRUE(pool.try_acquire(b, 2));
+  (void)pool.wait_fd(a, 1);
+  EXPECT_EQ(pool.release(a).result, PermitRelease::not_holder) << "left the queue";
+  EXPECT_EQ(waiters(), 0U);
+  Lock lock{session, "deploy"};
+  (void)lock.wait_fd(a);
+  EXPECT_EQ(lock.release(a).result, ReleaseResult::released);
+  EXPECT_FALSE(lock.holder());
+}
+
+TEST_F(SemaphoreFace, RefusedBesideAnIncreaseItStillHasWhatItHas) {
+  Session session{segment_};
+  Semaphore pool{session, "pool", {.capacity = 4}};
+  ASSERT_TRUE(pool.try_acquire(a, 2));
+  ASSERT_TRUE(pool.try_acquire(b, 2));
+  std::jthread grows([&] { EXPECT_EQ(pool.acquire(a, 4).result, PermitResult::increased); });
+  until_waiting(1);
+  const PermitOutcome refused = pool.try_acquire(a, 3);
+  EXPECT_EQ(refused.result, PermitResult::full);
+  EXPECT_EQ(refused.weight, 2U);
+  pool.release(b);
 }
 
 TEST_F(SemaphoreFace, RemovalFailsWhoWaits) {

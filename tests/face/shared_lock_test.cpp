@@ -141,6 +141,22 @@ TEST_F(SharedLockFace, AnUpgradeWaitsForTheOtherReadersBeforeAllOthers) {
   tree.unlock();
 }
 
+TEST_F(SharedLockFace, ADowngradeOfWhatWasLostSaysSo) {
+  Session session{segment_};
+  SharedLock tree{session, "tree"};
+  for (const bool writes : {false, true}) {
+    if (writes) {
+      tree.lock();
+    } else {
+      tree.lock_shared();
+    }
+    Lock::remove(session, "tree", true);
+    EXPECT_TRUE(tree.lost());
+    EXPECT_EQ(error_of([&] { tree.downgrade(); }), Errc::session_dead);
+    tree.unlock();
+  }
+}
+
 TEST_F(SharedLockFace, ADeadReaderIsNotWaitedFor) {
   Session session{segment_};
   SharedLock tree{session, "tree"};

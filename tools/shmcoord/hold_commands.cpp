@@ -179,7 +179,7 @@ void print_status(const engine::Mapping& mapping, const process::Picture& pictur
     if (seen.kind == Kind::semaphore) {
       print_line(fmt::format("{}: {} held by {}", name, g.weight, holder));
     } else {
-      print_line(name + (is_shared(seen) ? ": shared by " : ": held by ") + holder + waiting);
+      print_line(fmt::format("{}: {} by {}{}", name, is_shared(seen) ? "shared" : "held", holder, waiting));
     }
   }
 }

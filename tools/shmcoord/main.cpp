@@ -160,7 +160,7 @@ Arguments parse(const Command& command, std::vector<std::string> words) {
     throw UsageError{std::string(e.what()) + "; see `shmcoord " + std::string(command.path) + " --help`"};
   }
   const std::vector<CLI::Option*> typed = app.parse_order();
-  std::stable_sort(made.begin(), made.end(), [&](const auto& a, const auto& b) {
+  std::sort(made.begin(), made.end(), [&](const auto& a, const auto& b) {
     return std::find(typed.begin(), typed.end(), a.second) < std::find(typed.begin(), typed.end(), b.second);
   });
   for (const auto& [option, o] : made) {
