@@ -54,8 +54,8 @@ void require_same(const std::string& title, const Values& wanted, const Values& 
     // Of the last two it has one or the other.
     const std::size_t other = i == 4 ? 5 : i == 5 ? 4 : i;
     const std::size_t stored = has[i] ? i : other;
-    throw Error(Errc::config_differs,
-                title + " exists with " + text(stored, has[stored]) + ", asked for " + text(i, wanted[i]));
+    throw Error(Errc::config_differs, title + " exists with " + text(stored, has[stored]) + ", asked for " +
+                                          (stored == i ? settings[i].text(*wanted[i]) : text(i, wanted[i])));
   }
 }
 

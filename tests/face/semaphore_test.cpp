@@ -111,7 +111,7 @@ TEST_F(SemaphoreFace, F37_AnotherTypeOrCapacityIsAnErrorThatNamesBoth) {
   EXPECT_EQ(error_of([&] { Semaphore wrong(session, "deploy", {.capacity = 4}); }, &text), Errc::wrong_type);
   EXPECT_EQ(text, "'deploy' exists as a lock, not as a semaphore");
   EXPECT_EQ(error_of([&] { Semaphore wrong(session, "agents", {.capacity = 5}); }, &text), Errc::config_differs);
-  EXPECT_EQ(text, "semaphore 'agents' exists with capacity 4, asked for capacity 5");
+  EXPECT_EQ(text, "semaphore 'agents' exists with capacity 4, asked for 5");
   EXPECT_EQ(error_of([&] { Semaphore wrong(session, "agents", {.per_session = 2}); }, &text), Errc::config_differs);
   EXPECT_EQ(text, "semaphore 'agents' exists with capacity 4, asked for per_session 2");
   EXPECT_EQ(error_of([&] { Semaphore wrong(session, "agents", {.stale_threshold = 31s}); }), Errc::config_differs);
