@@ -60,21 +60,10 @@ class Play {
   void reaper() {
     scenario_.task("reaper", [this] {
       unsigned known = 0;
-      const auto unburied = [this, &known] {
-        for (unsigned p = 0; p < processes_; ++p) {
-          if (is_dead(p) && (known >> p & 1U) == 0) return p;
-        }
-        return processes_;
-      };
-      const auto all_over = [this] {
-        for (unsigned p = 0; p < processes_; ++p) {
-          if (!is_dead(p) && !is_finished(p)) return false;
-        }
-        return true;
-      };
       for (;;) {
-        sim::await([&] { return all_over() || unburied() < processes_; });
-        const unsigned dead = unburied();
+        // Small enough to lie in the function itself: what a task's stack owns is lost when the schedule ends.
+        sim::await([this, &known] { return all_over() || unburied(known) < processes_; });
+        const unsigned dead = unburied(known);
         if (dead == processes_) return;
         known |= 1U << dead;
         segment_.announce_death(dead);
@@ -122,6 +111,19 @@ class Play {
   }
 
  private:
+  [[nodiscard]] unsigned unburied(unsigned known) const {
+    for (unsigned p = 0; p < processes_; ++p) {
+      if (is_dead(p) && (known >> p & 1U) == 0) return p;
+    }
+    return processes_;
+  }
+  [[nodiscard]] bool all_over() const {
+    for (unsigned p = 0; p < processes_; ++p) {
+      if (!is_dead(p) && !is_finished(p)) return false;
+    }
+    return true;
+  }
+
   Segment segment_;
   ControlOps<P> ops_;
   Scenario scenario_;
