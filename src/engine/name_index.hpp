@@ -162,9 +162,9 @@ class NameIndex {
   std::optional<Found> claim(std::string_view name, SlotIndex slot);
   bool try_claim(RecordIndex r, bool long_name, SlotIndex slot, Found* claimed);
   void renew_attempt(Found* mine, SlotIndex slot);
-  void write_record(RecordIndex r, std::string_view name, std::uint64_t name_hash, Kind kind, std::uint32_t capacity,
+  void write_record(RecordIndex r, std::string_view name, std::uint64_t name_hash, Kind kind,
                     const NameConfigNs& config);
-  void write_control(RecordIndex r, std::uint64_t seq);
+  void write_control(RecordIndex r, std::uint64_t seq, std::uint32_t capacity);
   void set_free(Found found);
 
   static void raise(Word64& word, std::uint64_t to) {
@@ -316,7 +316,7 @@ auto NameIndex<P>::find_or_insert(std::string_view name, Kind kind, std::uint32_
   Found mine = *free;
   Record& record = view_.record(mine.record);
   try {
-    write_record(mine.record, name, name_hash, kind, capacity, config);
+    write_record(mine.record, name, name_hash, kind, config);
     for (;;) {
       const std::uint64_t early = P::keeps(Safety::floor_after_lookup) ? 0 : P::load(view_.header().token_floor);
       const std::uint64_t seen = P::load(bucket);
@@ -333,7 +333,7 @@ auto NameIndex<P>::find_or_insert(std::string_view name, Kind kind, std::uint32_
         return {found, false};
       }
       const std::uint64_t floor = P::keeps(Safety::floor_after_lookup) ? P::load(view_.header().token_floor) : early;
-      write_control(mine.record, P::keeps(Safety::floor_read) ? floor + 1 : 1);
+      write_control(mine.record, P::keeps(Safety::floor_read) ? floor + 1 : 1, capacity);
       const Bucket before = unpack_bucket(seen);
       P::store(record.chain, pack(Chain{mine.generation, false, before.head}));
       if (P::keeps(Safety::generation_before_link)) P::store(record.generation, mine.generation);
@@ -405,9 +405,8 @@ void NameIndex<P>::renew_attempt(Found* mine, SlotIndex slot) {
 
 template <class P>
 void NameIndex<P>::write_record(RecordIndex r, std::string_view name, std::uint64_t name_hash, Kind kind,
-                                std::uint32_t capacity, const NameConfigNs& config) {
+                                const NameConfigNs& config) {
   Record& record = view_.record(r);
-  P::store(record.capacity, pack(Amount{capacity, 0}));
   P::store(record.kind, static_cast<std::uint32_t>(kind));
   P::store(record.per_session, config.per_session);
   P::store(record.stale_threshold_ns, static_cast<std::uint64_t>(config.stale_threshold_ns));
@@ -423,10 +422,11 @@ void NameIndex<P>::write_record(RecordIndex r, std::string_view name, std::uint6
 /// change by CAS starts with the stamp of this birth, so that one who slept since an earlier life finds no value it
 /// knows.
 template <class P>
-void NameIndex<P>::write_control(RecordIndex r, std::uint64_t seq) {
+void NameIndex<P>::write_control(RecordIndex r, std::uint64_t seq, std::uint32_t capacity) {
   if (seq > core::seq_limit) corrupt("the token floor is out of range");
   Record& record = view_.record(r);
   const std::uint64_t stamp = P::keeps(Safety::birth_stamps) ? seq : 0;
+  P::store(record.capacity, pack(Amount{capacity, link_stamp(r, stamp)}));
   P::store(record.holder, pack(Link{nil_entry, link_stamp(r, stamp)}));
   P::store(record.previous, pack(Handoff{nil_entry, Loss::none, handoff_stamp(r, stamp)}));
   while (

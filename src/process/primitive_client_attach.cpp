@@ -222,7 +222,10 @@ void PrimitiveClient::attach_again(Hold& hold) {
 }
 
 bool PrimitiveClient::idle() {
-  if (share_ != engine::nil_entry) return false;  // it goes with the session
+  {
+    const std::scoped_lock lock(record_mutex_);
+    if (share_ != engine::nil_entry) return false;  // it goes with the session
+  }
   const std::scoped_lock lock(mutex_);
   return std::all_of(holds_.begin(), holds_.end(), [](const auto& hold) {
     return !hold->implicit && hold->state == Hold::State::idle && !hold->busy && !hold->lost && hold->fd < 0;

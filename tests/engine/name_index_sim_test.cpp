@@ -438,6 +438,33 @@ TEST_F(NameIndexSim, ALateFinisherTellsTheNextNameNothing) {
   run("told of another name", scenario, 0, 2);
 }
 
+// The same with a capacity.
+TEST_F(NameIndexSim, ALateResizeChangesNoLaterLife) {
+  Memory memory(1);
+  sim::Scenario scenario;
+  memory.name_words(scenario);
+  Found old;
+  sim::Plain<bool> renewed;
+  const auto ops = [&](Found found) { return ControlOps<SimPolicy>(memory.view(), found.record, found.generation); };
+  scenario.on_start([&] {
+    memory.reset();
+    renewed = false;
+    old = memory.insert("a", 3).found;
+  });
+  scenario.task("resize", [&] { ops(old).resize(2); });
+  scenario.task("others", [&] {
+    ops(old).finish_now();
+    if (memory.remove(old, 1) != Removal::removed) return;
+    memory.insert("b", 1);
+    renewed = true;
+  });
+  scenario.at_end([&] {
+    const std::uint32_t capacity = unpack_amount(memory.view().record(0).capacity.raw).amount;
+    sim::require(!renewed || capacity == 1, "the next name has the capacity of the last");
+  });
+  run("capacity of another name", scenario, 0, 2);
+}
+
 // The news of a robbery is lost with its name only when there is nothing else to give up.
 TEST_F(NameIndexSim, ANameThatGetsNewsMeanwhileIsNotRecycled) {
   Memory memory(2);
