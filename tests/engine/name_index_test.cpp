@@ -112,7 +112,7 @@ TEST_F(NameIndexTest, FindsWhatWasInsertedAndNothingElse) {
   EXPECT_EQ(again.found, first.found);
   const Record& record = view().record(first.found.record);
   EXPECT_EQ(record.kind.raw, static_cast<std::uint32_t>(Kind::semaphore));
-  EXPECT_EQ(record.capacity.raw, 8U);
+  EXPECT_EQ(unpack_amount(record.capacity.raw).amount, 8U);
   EXPECT_EQ(record.stale_threshold_ns.raw, 1U);
   EXPECT_EQ(record.default_ttl_ns.raw, 2U);
   EXPECT_EQ(record.max_hold_ns.raw, 3U);
