@@ -275,7 +275,7 @@ class PrimitiveClient {
   Lost lost_text(Loss why);
   void take_news(Hold& hold) noexcept;
   std::optional<Previous> take_previous(const Ops& ops, std::uint64_t token);
-  void join_quota();
+  bool join_quota();
   Seen look(const Ops& ops) const;
   /// Calls fn(Current) for each; a single holder of everything is found without a search. False: closed.
   template <class Fn>

@@ -173,32 +173,33 @@ void PrimitiveClient::attach(const NameOptions& options) {
     config_ = has;
     wanted_ = wanted;
     joins_ = joins_ || options.joins;
-    if (per_session != 0 && joins_) join_quota();
-    return;
+    if (per_session == 0 || !joins_ || join_quota()) return;
+    // It was removed just now.
   }
 }
 
-// The share is there as long as the session, or until somebody removes the name by force. Called under record_mutex_.
-void PrimitiveClient::join_quota() {
+// The share is there as long as the session, or until somebody removes the name by force. False: somebody removed it
+// just now. Called under record_mutex_.
+bool PrimitiveClient::join_quota() {
   const auto joined = [&] {
     if (share_ == engine::nil_entry) return false;
     const engine::Status s = ops_.status(share_);
     return s.phase == engine::Phase::member && s.record == ops_.index();
   };
-  if (joined()) return;
+  if (joined()) return true;
   auto& mapping = participant_->mapping();
   if (share_ == engine::nil_entry) share_ = participant_->take_entry();
   engine::Entry& e = view().entry(share_);
   (void)engine::write_texts(view(), mapping, share_, "", "");
   RealPolicy::store(e.flags, engine::entry_implicit);
   ops_.set_weight(share_, config_.per_session);
-  switch (const Step step = ops_.join(share_).step) {
-    case Step::joined: return;
-    case Step::impossible:
-      throw Error(Errc::table_full, title() + ": the permits of all sessions together would be more than " +
-                                        std::to_string(core::max_capacity));
-    default: fail(step);
-  }
+  const Step step = ops_.join(share_).step;
+  if (step == Step::joined) return true;
+  participant_->give_back(std::exchange(share_, engine::nil_entry));
+  if (step == Step::closed) return false;
+  if (step != Step::impossible) fail(step);
+  throw Error(Errc::table_full, title() + ": the permits of all sessions together would be more than " +
+                                    std::to_string(core::max_capacity));
 }
 
 // The table of names is full: idle ones are given up; if there is none, some may be held by the dead.

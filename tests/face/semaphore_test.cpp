@@ -329,6 +329,34 @@ TEST_F(SemaphoreFace, AQuotaIsWhatItsSessionsBring) {
   EXPECT_EQ(error_of([&] { Semaphore gone(session, "quota"); }), Errc{}) << "this session knows how it was made";
 }
 
+TEST_F(SemaphoreFace, WhoCannotJoinAQuotaKeepsNothing) {
+  const Segment small = Segment::create(segment_.name() + "-small", {.entries = 64});
+  const auto remove = [&](const Segment*) { Segment::remove(small.name(), true); };
+  const std::unique_ptr<const Segment, decltype(remove)> removed(&small, remove);
+  Session first{small};
+  const Semaphore all{first, "quota", {.per_session = 1'048'575}};
+  Session second{small};
+  for (int i = 0; i < 1'000; ++i) {
+    ASSERT_EQ(error_of([&] { Semaphore theirs(second, "quota"); }), Errc::table_full);
+  }
+  Lock lock{second, "deploy"};
+  EXPECT_TRUE(lock.try_acquire(a));
+}
+
+TEST_F(SemaphoreFace, AQuotaIsJoinedWhileItIsRemoved) {
+  Session session{segment_};
+  std::atomic<bool> over{false};
+  std::jthread operators([&] {
+    Session other{segment_};
+    while (!over) (void)error_of([&] { Semaphore::remove(other, "quota", true); });
+  });
+  for (int i = 0; i < 300; ++i) {
+    Session member{segment_};
+    EXPECT_NO_THROW((Semaphore{member, "quota", {.per_session = 1}}));
+  }
+  over = true;
+}
+
 TEST_F(SemaphoreFace, WaitFdBecomesReadable) {
   Session session{segment_};
   Semaphore pool{session, "pool", {.capacity = 2}};
