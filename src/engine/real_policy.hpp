@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdint>
@@ -155,14 +156,12 @@ struct RealPolicy {
                     FUTEX_BITSET_MATCH_ANY);
     } else {
       futex_waitv vec[max_wait_words];
-      unsigned n = 0;
-      for (const WaitOn& w : words) {
-        if (n == max_wait_words) break;
-        vec[n] = {};
-        vec[n].val = w.expected;
-        vec[n].uaddr = reinterpret_cast<std::uintptr_t>(&w.word->raw);
-        vec[n].flags = FUTEX_32;
-        ++n;
+      const unsigned n = static_cast<unsigned>(std::min<std::size_t>(words.size(), max_wait_words));
+      for (unsigned i = 0; i < n; ++i) {
+        vec[i] = {};
+        vec[i].val = words[i].expected;
+        vec[i].uaddr = reinterpret_cast<std::uintptr_t>(&words[i].word->raw);
+        vec[i].flags = FUTEX_32;
       }
       r = ::syscall(SYS_futex_waitv, vec, n, 0U, &until, CLOCK_MONOTONIC);
     }

@@ -90,6 +90,7 @@
   /* wait.hpp */                                                                                 \
   line(park_before_look, "a waiter looks after it has said that it sleeps")                      \
   line(waiter_watches, "a waiter sleeps on the life word of the one before it")                  \
+  line(head_watches_holders, "the head sleeps on the life words of several holders")             \
   line(waiter_tells_others, "it passes the kernel's notice of a death on")                       \
   line(waiter_looks_again, "it looks again after a second")                                      \
   line(waiter_settles, "and then grants whom somebody forgot")                                   \

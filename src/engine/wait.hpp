@@ -9,9 +9,9 @@
 
 // Waiting for a queued entry to be granted: a short adaptive spin, then sleep.
 //
-// A sleeper sleeps on two words with one futex_waitv: its own wake word (a grant, a changed predecessor, a stop
-// request), and the life word of the one process whose death concerns it: of its predecessor in the queue, or, at the
-// head, of the holder. Predecessor and holder need no re-arming when the predecessor is granted: the same process is
+// A sleeper sleeps with one futex_waitv on its own wake word (a grant, a changed predecessor, a stop request), and on
+// the life words of those whose deaths concern it: of its predecessor in the queue, or, at the head, of up to four
+// holders (the keepers' ring sees the others). Nothing is re-armed when the predecessor is granted: the same process is
 // watched then. So every death in the chain wakes exactly the one behind it, who buries the dead and looks again.
 //
 // No wake-up is lost: the waiter sets its wake word to `parked`, then looks at everything (fence), then sleeps on that
@@ -53,11 +53,35 @@ constexpr std::int64_t confirm_pause(std::int64_t elapsed_ns) noexcept {
   return std::clamp<std::int64_t>(elapsed_ns / 16, 10'000, 1'000'000'000);
 }
 
+/// Whose life words a waiter sleeps on.
+class Watched {
+ public:
+  static constexpr std::size_t most = 4;  // a futex_waitv of five words costs little more than of two
+  explicit Watched(SlotIndex self) noexcept : self_(self) {}
+
+  /// Whoever owns the entry just now, if that is somebody else, and there is room.
+  void add(const View& view, std::uint64_t owner) noexcept {
+    if (owner == 0 || count_ == most) return;
+    const SlotIndex slot = unpack_owner(owner).slot;
+    if (slot == detached_slot || slot == self_ || !view.slot_exists(slot)) return;
+    if (std::find(begin(), end(), slot) == end()) slots_[count_++] = slot;
+  }
+  [[nodiscard]] const SlotIndex* begin() const noexcept { return slots_.data(); }
+  [[nodiscard]] const SlotIndex* end() const noexcept { return slots_.data() + count_; }
+
+ private:
+  SlotIndex self_;
+  std::array<SlotIndex, most> slots_{};
+  std::size_t count_ = 0;
+};
+
 /// `Surroundings` is what the process layer knows:
 ///   bool bury(SlotIndex, elapsed_ns)  a life word says that the session died: confirm it and release what it had.
 ///                                     False: not confirmed yet, ask again soon. True only when nothing names the
 ///                                     dead session as the owner of an entry any more, since it is asked at once again.
-///   std::int64_t check_holders(ops)   reclaim holds whose lease ran out; returns when to ask again (CLOCK_MONOTONIC).
+///   std::int64_t check_holders(ops, watched)
+///                                     reclaim holds whose lease ran out, and add those who hold to the watched;
+///                                     returns when to ask again (CLOCK_MONOTONIC).
 ///   bool stop_requested()             the caller wants to leave.
 ///   bool usable()                     the own session lives and the segment is still there.
 ///   SlotIndex self()                  the own slot, which is not watched.
@@ -89,32 +113,40 @@ class Waiter {
         return end;
       }
       if (!P::keeps(Safety::park_before_look)) P::store(e_.wake, wake_parked);
-      std::array<WaitOn, 2> words{WaitOn{&e_.wake, wake_parked}, {}};
+      std::array<WaitOn, 1 + Watched::most> words{WaitOn{&e_.wake, wake_parked}};
       std::size_t count = 1;
       std::int64_t until = P::keeps(Safety::waiter_looks_again) ? P::now_ns() + recheck_ns : deadline_ns;
       const core::Control c = ops_.load();
       ops_.finish(c);
       const bool head = ops_.head_of(c).entry == i_;
+      Watched watched(around_.self());
       if (due && P::keeps(Safety::waiter_settles)) ops_.settle();
-      if ((head || due) && P::keeps(Safety::waiter_judges)) until = std::min(until, around_.check_holders(ops_));
-      const SlotIndex watched = whom_to_watch(head);
-      if (watched != none && P::keeps(Safety::waiter_watches)) {
-        Word32& life = view_.slot(watched).life;
+      if ((head || due) && P::keeps(Safety::waiter_judges)) {
+        until = std::min(until, around_.check_holders(ops_, watched));
+      }
+      watch_before(head, watched);
+      bool buried = false;
+      bool unconfirmed = false;
+      for (const SlotIndex slot : watched) {
+        if (!P::keeps(Safety::waiter_watches) || (count > 1 && !P::keeps(Safety::head_watches_holders))) break;
+        Word32& life = view_.slot(slot).life;
         const std::uint32_t seen = P::load(life);
         if ((seen & life_died) == 0) {
           words[count++] = WaitOn{&life, seen};
-          noticed_ns = 0;
+          continue;
+        }
+        if (P::keeps(Safety::waiter_tells_others)) P::wake(life);  // the kernel woke one
+        const std::int64_t now = P::now_ns();
+        if (noticed_ns == 0) noticed_ns = now;
+        if (around_.bury(slot, now - noticed_ns)) {
+          buried = true;
         } else {
-          if (P::keeps(Safety::waiter_tells_others)) P::wake(life);  // the kernel woke one
-          const std::int64_t now = P::now_ns();
-          if (noticed_ns == 0) noticed_ns = now;
-          if (around_.bury(watched, now - noticed_ns)) {
-            noticed_ns = 0;
-            continue;
-          }
+          unconfirmed = true;
           until = std::min(until, now + confirm_pause(now - noticed_ns));
         }
       }
+      if (!unconfirmed) noticed_ns = 0;
+      if (buried) continue;
       const Woken how = P::wait(std::span(words.data(), count), std::min(until, deadline_ns));
       due = how == Woken::timed_out && noticed_ns == 0;
       if (how == Woken::unsupported && P::keeps(Safety::waiter_without_waitv)) {
@@ -129,7 +161,6 @@ class Waiter {
 
  private:
   static constexpr auto still_waiting = static_cast<WaitEnd>(255);
-  static constexpr SlotIndex none = ~SlotIndex{0};
 
   [[nodiscard]] bool waiting() const noexcept {
     const Phase phase = ops_.status(i_).phase;
@@ -160,16 +191,12 @@ class Waiter {
     return still_waiting;
   }
 
-  [[nodiscard]] SlotIndex whom_to_watch(bool head) const noexcept {
+  void watch_before(bool head, Watched& watched) const noexcept {
     EntryIndex before = unpack_link(P::load(e_.prev)).entry;
     // An acquire that is not finished is hardly ever the word's last operation: none follows while somebody waits (I3),
     // but for an upgrade, whose owner finishes it.
     if (head) before = unpack_link(P::load(ops_.record().holder)).entry;
-    if (before == nil_entry || !view_.entry_exists(before)) return none;
-    const std::uint64_t owner = P::load(view_.owner_of(before));
-    if (owner == 0) return none;
-    const SlotIndex slot = unpack_owner(owner).slot;
-    return slot == detached_slot || slot == around_.self() || !view_.slot_exists(slot) ? none : slot;
+    if (before != nil_entry && view_.entry_exists(before)) watched.add(view_, P::load(view_.owner_of(before)));
   }
 
   const ControlOps<P>& ops_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -12,6 +13,13 @@
 // any search; others look theirs up.
 
 namespace shmcoord {
+
+/// What a handle stands for; throws when it was moved from.
+template <class State>
+State& present(const std::unique_ptr<State>& state) {
+  if (!state) throw Error(Errc::invalid_argument, "the handle was moved from: use the one that it was moved to");
+  return *state;
+}
 
 inline std::int64_t deadline_after(std::optional<std::chrono::nanoseconds> timeout) {
   if (!timeout) return process::no_deadline;

@@ -44,7 +44,7 @@ Lock::~Lock() {
   if (state_->callback != 0) state_->client->remove_on_lost(state_->callback);
 }
 
-void Lock::lock() { state_->holds.lock(process::whole_lock); }
+void Lock::lock() { present(state_).holds.lock(process::whole_lock); }
 
 void Lock::lock(std::error_code& ec) noexcept {
   with_code(
@@ -53,20 +53,23 @@ void Lock::lock(std::error_code& ec) noexcept {
 
 bool Lock::try_lock() { return lock_within(std::chrono::nanoseconds::zero()); }
 bool Lock::lock_within(std::chrono::nanoseconds timeout) {
-  return state_->holds.lock_within(process::whole_lock, timeout);
+  return present(state_).holds.lock_within(process::whole_lock, timeout);
 }
-void Lock::unlock() noexcept { state_->holds.unlock(); }
-std::uint64_t Lock::token() const noexcept { return state_->holds.token(); }
-bool Lock::lost() const { return state_->holds.lost(); }
-std::optional<Previous> Lock::previous() const { return state_->holds.previous(); }
+void Lock::unlock() noexcept { present(state_).holds.unlock(); }
+std::uint64_t Lock::token() const noexcept { return present(state_).holds.token(); }
+bool Lock::lost() const { return present(state_).holds.lost(); }
+std::optional<Previous> Lock::previous() const { return present(state_).holds.previous(); }
 
 AcquireOutcome Lock::try_acquire(const HolderId& holder, const AcquireOptions& options) {
-  return state_->client->acquire(request_of(holder, process::whole_lock, options), process::try_once).of_a_lock();
+  return present(state_)
+      .client->acquire(request_of(holder, process::whole_lock, options), process::try_once)
+      .of_a_lock();
 }
 
 AcquireOutcome Lock::acquire(const HolderId& holder, const AcquireOptions& options,
                              std::optional<std::chrono::nanoseconds> timeout, const std::stop_token& stop) {
-  return state_->client->acquire(request_of(holder, process::whole_lock, options), deadline_after(timeout), stop)
+  return present(state_)
+      .client->acquire(request_of(holder, process::whole_lock, options), deadline_after(timeout), stop)
       .of_a_lock();
 }
 
@@ -82,37 +85,38 @@ AcquireOutcome Lock::acquire(const HolderId& holder, const AcquireOptions& optio
       ec, [&] { return acquire(holder, options, timeout, stop); }, []() noexcept { return AcquireOutcome{}; });
 }
 
-ReleaseOutcome Lock::release(const HolderId& holder) { return state_->client->release(holder.str()); }
+ReleaseOutcome Lock::release(const HolderId& holder) { return present(state_).client->release(holder.str()); }
 
 ReleaseOutcome Lock::release(const HolderId& holder, std::error_code& ec) noexcept {
   return with_code(
       ec, [&] { return release(holder); }, []() noexcept { return ReleaseOutcome{}; });
 }
 
-HeartbeatOutcome Lock::heartbeat(const HolderId& holder) { return state_->client->heartbeat(holder.str()); }
+HeartbeatOutcome Lock::heartbeat(const HolderId& holder) { return present(state_).client->heartbeat(holder.str()); }
 
 HeartbeatOutcome Lock::renew(const HolderId& holder, std::chrono::nanoseconds ttl) {
-  return state_->client->heartbeat(holder.str(), ttl);
+  return present(state_).client->heartbeat(holder.str(), ttl);
 }
 
-bool Lock::is_current(std::uint64_t token) const { return state_->client->is_current(token); }
+bool Lock::is_current(std::uint64_t token) const { return present(state_).client->is_current(token); }
 std::optional<HolderInfo> Lock::holder() const {
-  state_->client->participant().require_not_forked();  // looking finishes what others left unfinished
-  return state_->client->holder();
+  present(state_).client->participant().require_not_forked();  // looking finishes what others left unfinished
+  return present(state_).client->holder();
 }
-const std::string& Lock::name() const noexcept { return state_->client->name(); }
+const std::string& Lock::name() const noexcept { return present(state_).client->name(); }
 
 void Lock::on_lost(std::function<void(const HolderId&, const Lost&)> callback) {
-  state_->client->participant().require_not_forked();
-  if (state_->callback != 0) state_->client->remove_on_lost(std::exchange(state_->callback, 0));
-  if (callback) state_->callback = state_->client->on_lost(std::move(callback));
+  State& state = present(state_);
+  state.client->participant().require_not_forked();
+  if (state.callback != 0) state.client->remove_on_lost(std::exchange(state.callback, 0));
+  if (callback) state.callback = state.client->on_lost(std::move(callback));
 }
 
 int Lock::wait_fd(const HolderId& holder, const AcquireOptions& options) {
-  return state_->client->wait_fd(request_of(holder, process::whole_lock, options));
+  return present(state_).client->wait_fd(request_of(holder, process::whole_lock, options));
 }
 
-void Lock::cancel_wait(const HolderId& holder) { state_->client->cancel_wait(holder.str()); }
+void Lock::cancel_wait(const HolderId& holder) { present(state_).client->cancel_wait(holder.str()); }
 
 void Lock::remove(Session& session, std::string_view name, bool force) {
   PrimitiveClient::remove(*detail::Access::usable_state(session)->participant, name, force);
@@ -157,7 +161,7 @@ void LockGuard::release() {
 }
 
 bool Lock::stands(const HolderId& holder, std::uint64_t token) const {
-  return state_->client->stands(holder.str(), token);
+  return present(state_).client->stands(holder.str(), token);
 }
 
 }  // namespace shmcoord

@@ -117,12 +117,13 @@ Semaphore& Semaphore::operator=(Semaphore&&) noexcept = default;
 Semaphore::~Semaphore() = default;
 
 PermitOutcome Semaphore::try_acquire(const HolderId& holder, std::uint32_t weight, const AcquireOptions& options) {
-  return outcome_of(state_->client->acquire(request_of(holder, weight, options), process::try_once));
+  return outcome_of(present(state_).client->acquire(request_of(holder, weight, options), process::try_once));
 }
 
 PermitOutcome Semaphore::acquire(const HolderId& holder, std::uint32_t weight, const AcquireOptions& options,
                                  std::optional<std::chrono::nanoseconds> timeout, const std::stop_token& stop) {
-  return outcome_of(state_->client->acquire(request_of(holder, weight, options), deadline_after(timeout), stop));
+  return outcome_of(
+      present(state_).client->acquire(request_of(holder, weight, options), deadline_after(timeout), stop));
 }
 
 PermitOutcome Semaphore::try_acquire(const HolderId& holder, std::uint32_t weight, const AcquireOptions& options,
@@ -139,7 +140,7 @@ PermitOutcome Semaphore::acquire(const HolderId& holder, std::uint32_t weight, c
 }
 
 PermitReleaseOutcome Semaphore::release(const HolderId& holder) {
-  ReleaseOutcome got = state_->client->release(holder.str());
+  ReleaseOutcome got = present(state_).client->release(holder.str());
   const bool released = got.result == ReleaseResult::released;
   return {released ? PermitRelease::released : PermitRelease::not_holder, std::move(got.lost)};
 }
@@ -149,49 +150,52 @@ PermitReleaseOutcome Semaphore::release(const HolderId& holder, std::error_code&
       ec, [&] { return release(holder); }, []() noexcept { return PermitReleaseOutcome{}; });
 }
 
-HeartbeatOutcome Semaphore::heartbeat(const HolderId& holder) { return state_->client->heartbeat(holder.str()); }
-
-HeartbeatOutcome Semaphore::renew(const HolderId& holder, std::chrono::nanoseconds ttl) {
-  return state_->client->heartbeat(holder.str(), ttl);
+HeartbeatOutcome Semaphore::heartbeat(const HolderId& holder) {
+  return present(state_).client->heartbeat(holder.str());
 }
 
-void Semaphore::resize(std::uint32_t capacity) { state_->client->resize(capacity); }
-std::uint32_t Semaphore::reclaim_stale() { return state_->client->reclaim_stale(); }
+HeartbeatOutcome Semaphore::renew(const HolderId& holder, std::chrono::nanoseconds ttl) {
+  return present(state_).client->heartbeat(holder.str(), ttl);
+}
+
+void Semaphore::resize(std::uint32_t capacity) { present(state_).client->resize(capacity); }
+std::uint32_t Semaphore::reclaim_stale() { return present(state_).client->reclaim_stale(); }
 
 // Looking finishes what others left unfinished, which only a participant may do.
 std::uint32_t Semaphore::capacity() const {
-  state_->client->participant().require_not_forked();
-  return state_->client->amounts().capacity;
+  present(state_).client->participant().require_not_forked();
+  return present(state_).client->amounts().capacity;
 }
 std::uint32_t Semaphore::used() const {
-  state_->client->participant().require_not_forked();
-  return state_->client->amounts().used;
+  present(state_).client->participant().require_not_forked();
+  return present(state_).client->amounts().used;
 }
 std::uint32_t Semaphore::available() const {
-  state_->client->participant().require_not_forked();
-  return state_->client->amounts().available();
+  present(state_).client->participant().require_not_forked();
+  return present(state_).client->amounts().available();
 }
 std::vector<PermitHolder> Semaphore::holders() const {
-  state_->client->participant().require_not_forked();
-  return state_->client->holders();
+  present(state_).client->participant().require_not_forked();
+  return present(state_).client->holders();
 }
 
 bool Semaphore::stands(const HolderId& holder, std::uint64_t token) const {
-  return state_->client->stands(holder.str(), token);
+  return present(state_).client->stands(holder.str(), token);
 }
-bool Semaphore::is_current(std::uint64_t token) const { return state_->client->is_current(token); }
-const std::string& Semaphore::name() const noexcept { return state_->client->name(); }
+bool Semaphore::is_current(std::uint64_t token) const { return present(state_).client->is_current(token); }
+const std::string& Semaphore::name() const noexcept { return present(state_).client->name(); }
 
 void Semaphore::on_lost(std::function<void(const HolderId&, const Lost&)> callback) {
-  state_->client->participant().require_not_forked();
-  if (state_->callback != 0) state_->client->remove_on_lost(std::exchange(state_->callback, 0));
-  if (callback) state_->callback = state_->client->on_lost(std::move(callback));
+  State& state = present(state_);
+  state.client->participant().require_not_forked();
+  if (state.callback != 0) state.client->remove_on_lost(std::exchange(state.callback, 0));
+  if (callback) state.callback = state.client->on_lost(std::move(callback));
 }
 
 int Semaphore::wait_fd(const HolderId& holder, std::uint32_t weight, const AcquireOptions& options) {
-  return state_->client->wait_fd(request_of(holder, weight, options));
+  return present(state_).client->wait_fd(request_of(holder, weight, options));
 }
-void Semaphore::cancel_wait(const HolderId& holder) { state_->client->cancel_wait(holder.str()); }
+void Semaphore::cancel_wait(const HolderId& holder) { present(state_).client->cancel_wait(holder.str()); }
 
 void Semaphore::remove(Session& session, std::string_view name, bool force) {
   PrimitiveClient::remove(*detail::Access::usable_state(session)->participant, name, force, engine::Kind::semaphore);
@@ -210,7 +214,7 @@ Permit::Permit(Semaphore& semaphore, std::uint32_t weight, std::chrono::nanoseco
     : Permit(semaphore, weight, deadline_after(timeout)) {}
 
 Permit::Permit(Semaphore& semaphore, std::uint32_t weight, std::int64_t deadline_ns) {
-  Semaphore::State& state = *semaphore.state_;
+  Semaphore::State& state = present(semaphore.state_);
   Hold& hold = state.take();
   if (!state.client->try_fast(hold, weight)) {
     try {

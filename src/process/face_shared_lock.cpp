@@ -39,34 +39,38 @@ SharedLock::~SharedLock() = default;
 
 void SharedLock::lock() { lock_as(Mode::exclusive); }
 void SharedLock::lock_shared() { lock_as(Mode::shared); }
-void SharedLock::lock_as(Mode mode) { state_->holds.lock(State::weight(mode)); }
+void SharedLock::lock_as(Mode mode) { present(state_).holds.lock(State::weight(mode)); }
 bool SharedLock::try_lock() { return lock_within(Mode::exclusive, std::chrono::nanoseconds::zero()); }
 bool SharedLock::try_lock_shared() { return lock_within(Mode::shared, std::chrono::nanoseconds::zero()); }
 bool SharedLock::lock_within(Mode mode, std::chrono::nanoseconds timeout) {
-  return state_->holds.lock_within(State::weight(mode), timeout);
+  return present(state_).holds.lock_within(State::weight(mode), timeout);
 }
-void SharedLock::unlock() noexcept { state_->holds.unlock(); }
-void SharedLock::unlock_shared() noexcept { state_->holds.unlock(); }
+void SharedLock::unlock() noexcept { present(state_).holds.unlock(); }
+void SharedLock::unlock_shared() noexcept { present(state_).holds.unlock(); }
 
-void SharedLock::downgrade() { state_->client->shrink_implicit(state_->held(), process::shared_lock); }
+void SharedLock::downgrade() {
+  State& state = present(state_);
+  state.client->shrink_implicit(state.held(), process::shared_lock);
+}
 
 void SharedLock::upgrade() { (void)upgrade_within(std::nullopt); }
 bool SharedLock::try_upgrade() { return upgrade_within(std::chrono::nanoseconds::zero()); }
 
 bool SharedLock::upgrade_within(std::optional<std::chrono::nanoseconds> timeout) {
-  process::Hold& hold = state_->held();
+  State& state = present(state_);
+  process::Hold& hold = state.held();
   if (hold.weight == process::whole_lock) return true;
-  const process::Answer answer = state_->client->upgrade_implicit(hold, deadline_after(timeout));
+  const process::Answer answer = state.client->upgrade_implicit(hold, deadline_after(timeout));
   if (answer.result == AcquireResult::deadlock) {
-    throw Error(Errc::deadlock, "another one upgrades " + state_->client->title() +
+    throw Error(Errc::deadlock, "another one upgrades " + state.client->title() +
                                     " already and waits for this shared hold; give it back, and lock again");
   }
   return static_cast<bool>(answer);
 }
 
-std::uint64_t SharedLock::token() const noexcept { return state_->holds.token(); }
-bool SharedLock::lost() const { return state_->holds.lost(); }
-std::optional<Previous> SharedLock::previous() const { return state_->holds.previous(); }
-const std::string& SharedLock::name() const noexcept { return state_->client->name(); }
+std::uint64_t SharedLock::token() const noexcept { return present(state_).holds.token(); }
+bool SharedLock::lost() const { return present(state_).holds.lost(); }
+std::optional<Previous> SharedLock::previous() const { return present(state_).holds.previous(); }
+const std::string& SharedLock::name() const noexcept { return present(state_).client->name(); }
 
 }  // namespace shmcoord

@@ -55,7 +55,7 @@ struct PrimitiveClient::Around {
     }
   }
 
-  std::int64_t check_holders(const engine::ControlOps<RealPolicy>& ops) noexcept {
+  std::int64_t check_holders(const engine::ControlOps<RealPolicy>& ops, engine::Watched& watched) noexcept {
     const std::int64_t now = real_clock().now_ns();
     std::int64_t again = now + engine::recheck_ns;
     try {
@@ -66,6 +66,7 @@ struct PrimitiveClient::Around {
       rob(now);
       client.each_holder(hold.ops, [&](const Current& holder) {
         again = std::min(again, next_lease_deadline(client.view(), hold.ops.index(), holder.entry));
+        watched.add(client.view(), RealPolicy::load(client.view().owner_of(holder.entry)));
         watch_bound(holder.entry);
       });
     } catch (...) {

@@ -40,7 +40,7 @@ struct Around {
     segment.bury(Segment::process_of(slot));
     return true;
   }
-  std::int64_t check_holders(const ControlOps<P>&) const { return never; }
+  std::int64_t check_holders(const ControlOps<P>&, Watched&) const { return never; }
   bool stop_requested() const { return false; }
   bool usable() const { return true; }
   SlotIndex self() const { return Segment::slot_of(process); }
@@ -116,7 +116,7 @@ TEST(Waiting, WhoWasLetInLetsInTheNext) {
 }
 
 struct Judging : Around {
-  std::int64_t check_holders(const ControlOps<P>& ops) const {
+  std::int64_t check_holders(const ControlOps<P>& ops, Watched&) const {
     ops.reclaim(first, [](const Entry&) { return Loss::stale; });
     return never;
   }
@@ -168,6 +168,32 @@ TEST(Waiting, TheNoticeOfADeathIsPassedOn) {
   s.task("c", [&] { wait(1, 2); });
   s.task("kernel", [&] { segment.announce_death(0); });
   expect_good(s, {.preemptions = 1});
+}
+
+// Two hold, and one of them dies: not the one whom the record names.
+struct Seeing : Around {
+  std::int64_t check_holders(const ControlOps<P>& ops, Watched& watched) const {
+    for (const EntryIndex i : {second, first}) {
+      if (ops.status(i).phase == Phase::held) watched.add(segment.view(), P::load(segment.view().owner_of(i)));
+    }
+    return never;
+  }
+};
+
+TEST(Waiting, TheHeadIsToldOfEachHoldersDeath) {
+  Segment segment(2);
+  sim::Scenario s;
+  segment.name_words(s);
+  s.on_start([&] {
+    segment.reset();
+    for (const EntryIndex i : {first, second, third}) {
+      segment.view().entry(i).weight.raw = 1;
+      require(segment.ops(0).acquire_or_queue(i, 1, 0).step != Step::corrupt, "the start went wrong");
+    }
+  });
+  s.task("c", [&] { wait_and_release(segment, 0, Seeing{{segment, 2}}); });
+  s.task("kernel", [&] { segment.announce_death(0); });
+  expect_good(s, {.preemptions = 2});
 }
 
 // Whoever should have told it is gone and nobody buries it: it looks by itself after a second, which here is no stall.

@@ -8,6 +8,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/face_fixture.hpp"
@@ -65,6 +66,39 @@ TEST_F(NamesFace, AHandleOutlivesTheRecordOfItsName) {
   Session third{segment_};
   EXPECT_THROW((Lock{third, "deploy", {.stale_threshold = 20s}}), Error);
   EXPECT_NO_THROW((Lock{third, "deploy", {.stale_threshold = 10s}}));
+}
+
+TEST_F(NamesFace, AHandleThatWasMovedFromSaysSo) {
+  Session session{segment_};
+  Lock lock{session, "deploy"};
+  Semaphore pool{session, "pool", {.capacity = 2}};
+  SharedLock tree{session, "tree"};
+  Permit permit{pool};
+  const Lock moved_lock = std::move(lock);
+  const Semaphore moved_pool = std::move(pool);
+  const SharedLock moved_tree = std::move(tree);
+  const auto refuses = [](auto&& use) {
+    try {
+      use();
+    } catch (const Error& e) {
+      return e.errc() == Errc::invalid_argument && std::string(e.what()).find("moved from") != std::string::npos;
+    }
+    return false;
+  };
+  EXPECT_TRUE(refuses([&] { lock.lock(); }));
+  EXPECT_TRUE(refuses([&] { (void)lock.try_acquire(a); }));
+  EXPECT_TRUE(refuses([&] { (void)lock.holder(); }));
+  EXPECT_TRUE(refuses([&] { (void)pool.try_acquire(a); }));
+  EXPECT_TRUE(refuses([&] { pool.resize(3); }));
+  EXPECT_TRUE(refuses([&] { const Permit another(pool); }));
+  EXPECT_TRUE(refuses([&] { tree.lock_shared(); }));
+  EXPECT_TRUE(refuses([&] { tree.downgrade(); }));
+  std::error_code ec;
+  (void)lock.release(a, ec);
+  EXPECT_EQ(ec, Errc::invalid_argument);
+  EXPECT_EQ(moved_pool.used(), 1U) << "a permit goes with its semaphore";
+  permit.release();
+  EXPECT_EQ(moved_pool.used(), 0U);
 }
 
 TEST_F(NamesFace, WhatIsHeldOrAwaitedStays) {

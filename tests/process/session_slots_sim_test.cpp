@@ -210,7 +210,7 @@ class World {
       const Slots slots = world.slots(process);
       return slots.life_of(s, {}, Look::quick).life == Life::dead && slots.bury(s, incarnation);
     }
-    std::int64_t check_holders(const ControlOps<P>&) const noexcept { return never; }
+    std::int64_t check_holders(const ControlOps<P>&, engine::Watched&) const noexcept { return never; }
     bool stop_requested() const noexcept { return false; }
     bool usable() const noexcept { return true; }
     SlotIndex self() const noexcept { return slot; }

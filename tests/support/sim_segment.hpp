@@ -125,7 +125,7 @@ class Segment {
       segment.bury(process_of(slot));
       return true;
     }
-    std::int64_t check_holders(const engine::ControlOps<SimPolicy>&) const noexcept {
+    std::int64_t check_holders(const engine::ControlOps<SimPolicy>&, engine::Watched&) const noexcept {
       return std::numeric_limits<std::int64_t>::max();
     }
     bool stop_requested() const noexcept { return false; }
