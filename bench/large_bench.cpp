@@ -14,6 +14,7 @@
 #include <string_view>
 #include <thread>
 
+#include "bench/support/cases.hpp"
 #include "bench/support/peers.hpp"
 #include "engine/control.hpp"
 #include "engine/entry_text.hpp"
@@ -444,15 +445,11 @@ void reclaim_case() {
 
 int main(int argc, char** argv) {
   using namespace shmcoord::bench;
-  std::vector<std::string_view> cases(argv + 1, argv + argc);
+  std::vector<std::string> cases(argv + 1, argv + argc);
   short_form = std::erase(cases, "--short") != 0;
-  const auto wanted = [&](const char* name) {
-    return cases.empty() || std::find(cases.begin(), cases.end(), name) != cases.end();
-  };
-  if (wanted("find")) find_case();
-  if (wanted("open")) open_case();
-  if (wanted("room")) room_case();
-  if (wanted("inspect")) inspect_case();
-  if (wanted("reclaim")) reclaim_case();
-  return 0;
+  return run_cases(cases, {{"find", find_case},
+                           {"open", open_case},
+                           {"room", room_case},
+                           {"inspect", inspect_case},
+                           {"reclaim", reclaim_case}});
 }

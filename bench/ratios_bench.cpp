@@ -4,11 +4,11 @@
 #include <spawn.h>
 #include <sys/file.h>
 
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <thread>
 
+#include "bench/support/cases.hpp"
 #include "bench/support/peers.hpp"
 #include "process/clock.hpp"
 #include "process/face.hpp"
@@ -332,20 +332,14 @@ void idle_case() {
 
 int main(int argc, char** argv) {
   using namespace shmcoord::bench;
-  const auto wanted = [&](const char* name) {
-    for (int i = 1; i < argc; ++i) {
-      if (std::strcmp(argv[i], name) == 0) return true;
-    }
-    return argc == 1;
-  };
-  if (wanted("pair")) pair_case();
-  if (wanted("parked")) parked_case();
-  if (wanted("spinning")) spinning_case();
-  if (wanted("kill")) kill_case(false);
-  if (wanted("reaper")) kill_case(true);
-  if (wanted("run")) run_case();
-  if (wanted("idle")) idle_case();
+  const int code = run_cases({argv + 1, argv + argc}, {{"pair", pair_case},
+                                                       {"parked", parked_case},
+                                                       {"spinning", spinning_case},
+                                                       {"kill", [] { kill_case(false); }},
+                                                       {"reaper", [] { kill_case(true); }},
+                                                       {"run", run_case},
+                                                       {"idle", idle_case}});
   (void)segment();
   shmcoord::Segment::remove(segment_name(), true);
-  return 0;
+  return code;
 }

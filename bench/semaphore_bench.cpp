@@ -4,12 +4,12 @@
 #include <sys/sem.h>
 
 #include <array>
-#include <cstring>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
 #include <vector>
 
+#include "bench/support/cases.hpp"
 #include "bench/support/peers.hpp"
 #include "process/face.hpp"
 
@@ -251,17 +251,10 @@ void queue_case() {
 
 int main(int argc, char** argv) {
   using namespace shmcoord::bench;
-  const auto wanted = [&](const char* name) {
-    for (int i = 1; i < argc; ++i) {
-      if (std::strcmp(argv[i], name) == 0) return true;
-    }
-    return argc == 1;
-  };
-  if (wanted("permit")) permit_case();
-  if (wanted("shared")) shared_case();
-  if (wanted("fair")) fair_case();
-  if (wanted("queue")) queue_case();
+  const int code =
+      run_cases({argv + 1, argv + argc},
+                {{"permit", permit_case}, {"shared", shared_case}, {"fair", fair_case}, {"queue", queue_case}});
   (void)segment();
   shmcoord::Segment::remove(segment_name(), true);
-  return 0;
+  return code;
 }
