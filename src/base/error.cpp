@@ -1,5 +1,7 @@
 #include "shmcoord/error.hpp"
 
+#include "base/printable.hpp"
+
 namespace shmcoord {
 namespace {
 
@@ -57,7 +59,9 @@ const std::error_category& error_category() noexcept {
   return category;
 }
 
-Error::Error(Errc code, const std::string& what) : std::system_error(make_error_code(code)), text_(what) {}
+// Texts name what the caller gave, also a name that is wrong or a path of any bytes, and end in logs and on terminals.
+Error::Error(Errc code, const std::string& what)
+    : std::system_error(make_error_code(code)), text_(base::printable(what)) {}
 Error::~Error() = default;
 
 }  // namespace shmcoord

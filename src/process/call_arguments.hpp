@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/printable.hpp"
 #include "core/names.hpp"
 #include "engine/layout.hpp"
 #include "shmcoord/error.hpp"
@@ -18,15 +19,14 @@ inline constexpr std::chrono::nanoseconds longest_duration = std::chrono::hours{
 
 inline void require_holder(std::string_view holder) {
   if (const std::string_view wrong = core::check_name(holder); !wrong.empty()) {
-    throw Error(Errc::invalid_argument,
-                "the holder id '" + std::string(holder.substr(0, 64)) + "' " + std::string(wrong));
+    throw Error(Errc::invalid_argument, "the holder id '" + base::shortened(holder, 64) + "' " + std::string(wrong));
   }
 }
 
 inline void require_primitive_name(engine::Kind kind, std::string_view name) {
   if (const std::string_view wrong = core::check_name(name); !wrong.empty()) {
     throw Error(Errc::invalid_argument, std::string("the ") + (kind == engine::Kind::lock ? "lock" : "semaphore") +
-                                            " name '" + std::string(name.substr(0, 64)) + "' " + std::string(wrong));
+                                            " name '" + base::shortened(name, 64) + "' " + std::string(wrong));
   }
 }
 

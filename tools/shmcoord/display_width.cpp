@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/names.hpp"
+#include "base/utf8.hpp"
 
 namespace shmcoord::tool {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 /// Takes the first character off; its columns.
 std::size_t next_columns(std::string_view& text) noexcept {
   char32_t character = 0;
-  const std::size_t bytes = core::detail::utf8_sequence(text, &character);
+  const std::size_t bytes = base::utf8_sequence(text, &character);
   text.remove_prefix(std::max<std::size_t>(bytes, 1));
   return bytes == 0 ? 1 : static_cast<std::size_t>(::utf8proc_charwidth(static_cast<utf8proc_int32_t>(character)));
 }

@@ -36,11 +36,7 @@ std::string clock_time(std::int64_t wall_ns) {
   return {text.data(), std::strftime(text.data(), text.size(), "%H:%M:%S", &local)};
 }
 
-std::string shortened(std::string_view text, std::size_t bytes) {
-  if (text.size() <= bytes) return printable(text);
-  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0U) == 0x80U) --bytes;
-  return printable(text.substr(0, bytes)) + "…";
-}
+using base::shortened;
 
 std::string who(const std::string& holder, std::int32_t pid) {
   if (!holder.empty()) return printable(holder);

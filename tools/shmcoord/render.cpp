@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <iterator>
 
-#include "core/names.hpp"
 #include "engine/segment_file.hpp"
 
 namespace shmcoord::tool {
@@ -25,36 +24,6 @@ std::string rfc3339(std::int64_t wall_ns) {
   if (::gmtime_r(&seconds, &t) == nullptr) return {};
   return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", t.tm_year + 1900, t.tm_mon + 1, t.tm_mday, t.tm_hour,
                      t.tm_min, t.tm_sec, wall_ns / 1'000'000 % 1000);
-}
-
-namespace {
-
-/// Marks and overrides of direction, separators of lines, tags, and what is only there to be invisible: a line could
-/// read as another one, or two names look the same. The joiners stay: Persian, Hindi and emoji are written with them.
-bool misleading(char32_t c) noexcept {
-  return c == 0x061C || c == 0x180E || c == 0x200B || c == 0x200E || c == 0x200F || (c >= 0x2028 && c <= 0x202E) ||
-         (c >= 0x2060 && c <= 0x206F) || c == 0xFEFF || (c >= 0xFFF9 && c <= 0xFFFB) || (c >= 0xE0000 && c <= 0xE007F);
-}
-
-}  // namespace
-
-std::string printable(std::string_view text) {
-  const auto plain = [](char c) { return c >= ' ' && c <= '~'; };
-  if (std::all_of(text.begin(), text.end(), plain)) return std::string(text);
-  std::string out;
-  while (!text.empty()) {
-    char32_t code = 0;
-    const std::size_t length = core::detail::utf8_sequence(text, &code);
-    const bool control = code < 0x20 || (code >= 0x7F && code <= 0x9F);
-    if (length == 0 || control || misleading(code)) {
-      out += code == '\n' || code == '\t' ? " " : "\xEF\xBF\xBD";
-      text.remove_prefix(std::max<std::size_t>(length, 1));
-    } else {
-      out += text.substr(0, length);
-      text.remove_prefix(length);
-    }
-  }
-  return out;
 }
 
 std::vector<SessionUse> sessions_of(const Scene& scene) {

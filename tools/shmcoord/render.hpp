@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/printable.hpp"
 #include "process/keeping_alive.hpp"
 #include "process/recovery.hpp"
 #include "process/snapshot.hpp"
@@ -56,8 +57,7 @@ struct ReapEvent {
 [[nodiscard]] std::int64_t created_wall_ns(const process::Mapping& mapping);
 /// "2026-11-27T23:12:50.123Z"; empty when the time is not known.
 [[nodiscard]] std::string rfc3339(std::int64_t wall_ns);
-/// Printable UTF-8 whatever the bytes are.
-[[nodiscard]] std::string printable(std::string_view text);
+using base::printable;
 
 /// A session with the number of its holds and waits in the picture.
 struct SessionUse {
