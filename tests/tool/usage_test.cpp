@@ -129,6 +129,21 @@ TEST_F(Usage, Numbers) {
   expect_usage({"segment", "create", "--group", "no-such-group"}, "'no-such-group'");
 }
 
+// What was meant is said where it can be known.
+TEST_F(Usage, MisplacedWords) {
+  expect_usage({"sem", "resize", "x", "5"}, "unexpected word '5': one name is enough (did you mean --capacity 5?)");
+  expect_usage({"sem", "create", "x", "5"}, "(did you mean --capacity 5?)");
+  expect_usage({"sem", "acquire", "x", "5", "--holder", "a"}, "(did you mean --weight 5?)");
+  expect_usage({"lock", "renew", "x", "60s"}, "(did you mean --ttl 60s?)");
+  expect_usage({"lock", "release", "x", "me"}, "(did you mean --holder me?)");
+  expect_usage({"lock", "acquire", "x", "5s"}, "one name is enough; see");  // a lease or a wait
+  expect_usage({"lock", "remove", "x", "5"}, "one name is enough; see");
+  expect_usage({"sem", "acquire", "x", "--holder", "a", "-w", "2"}, "; for 2 permits write --weight 2\n");
+  expect_usage({"run", "-S", "x", "-w", "2", "--", "true"}, "; for 2 permits write -S NAME:2\n");
+  expect_usage({"run", "-l", "x", "-w", "2", "--", "true"}, "like 250ms, 5s, 2m or 1h\n");
+  expect_usage({"sem", "create", "x:2"}, "`shmcoord sem create x --capacity 2`");
+}
+
 TEST_F(Usage, NothingWasMade) {
   (void)run({"run", "-l", "x", "--ttl", "0", "--", "true"});
   EXPECT_EQ(run({"segment", "info"}).code(), 2);
@@ -164,6 +179,26 @@ TEST_F(Usage, HelpSaysWhatOneHasToKnow) {
   EXPECT_TRUE(flat({"run"}).starts_with("usage: shmcoord run [OPTION...] -- CMD [ARG...] ")) << flat({"run"});
   EXPECT_NE(flat({"force-release"}).find("nobody else is told"), std::string::npos);
   EXPECT_NE(flat({"segment", "remove"}).find("damaged"), std::string::npos);
+}
+
+TEST_F(Usage, HelpIsACommandToo) {
+  const auto same = [this](std::vector<std::string> words, std::vector<std::string> as) {
+    SCOPED_TRACE(::testing::PrintToString(words));
+    const Finished got = run(std::move(words));
+    EXPECT_EQ(got.code(), 0) << got.err;
+    EXPECT_EQ(got.out, run(std::move(as)).out);
+  };
+  same({"help"}, {"--help"});
+  same({"help", "run"}, {"run", "--help"});
+  same({"help", "sem"}, {"sem", "--help"});
+  same({"help", "sem", "acquire"}, {"sem", "acquire", "--help"});
+  same({"sem", "help"}, {"sem", "--help"});
+  const std::string of_group = run({"help", "sem"}).out;
+  EXPECT_TRUE(of_group.starts_with("usage: shmcoord sem COMMAND [OPTION...]\n")) << of_group;
+  EXPECT_NE(of_group.find("\n  sem resize      change the capacity\n"), std::string::npos) << of_group;
+  EXPECT_EQ(of_group.find("lock"), std::string::npos) << of_group;
+  expect_usage({"help", "frobnicate"}, "no help for 'frobnicate'");
+  expect_usage({"help", "lock", "frobnicate"}, "no help for 'lock frobnicate'");
 }
 
 /// The words of a text that look like options.

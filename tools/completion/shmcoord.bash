@@ -24,7 +24,7 @@ _shmcoord() {
     esac
   done
   case $command in
-    '') words='--help --version -s --segment --trust --json run lock sem inspect reap force-release segment completion' ;;
+    '') words='--help --version -s --segment --trust --json run lock sem inspect reap force-release segment help completion' ;;
     lock) words='acquire release heartbeat renew status remove' ;;
     segment) words='create list info check remove' ;;
     sem) words='create acquire release heartbeat renew resize status remove' ;;
@@ -51,6 +51,7 @@ _shmcoord() {
     'segment info') words='--help' ;;
     'segment check') words='--help' ;;
     'segment remove') words='--help --force' ;;
+    'help') words='--help' ;;
     'completion') words='--help' ;;
   esac
   mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")

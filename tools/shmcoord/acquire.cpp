@@ -118,13 +118,23 @@ class Companion {
 
 }  // namespace
 
-WaitRule wait_rule(const Arguments& arguments) {
+WaitRule wait_rule(const Arguments& arguments, std::string_view weight) {
   WaitRule rule;
   const auto wait = arguments.value("--wait");
   if (wait && arguments.has("--no-wait")) {
     throw UsageError{"--wait and --no-wait exclude each other: give one of them"};
   }
-  if (wait) rule.limit = parse_duration("--wait", *wait, Zero::allowed);
+  if (wait) {
+    try {
+      rule.limit = parse_duration("--wait", *wait, Zero::allowed);
+    } catch (UsageError& e) {
+      std::uint64_t number = 0;
+      if (!weight.empty() && parse_whole(*wait, number)) {
+        e.text += "; for " + *wait + " permits write " + std::string(weight) + *wait;
+      }
+      throw;
+    }
+  }
   if (arguments.has("--no-wait")) rule.limit = std::chrono::nanoseconds::zero();
   if (const auto code = arguments.value("--conflict-exit-code")) {
     if (!parse_whole(*code, rule.conflict_code) || rule.conflict_code < 0 || rule.conflict_code > 255) {

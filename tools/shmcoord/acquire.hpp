@@ -23,7 +23,9 @@ struct WaitRule {
   std::optional<std::chrono::nanoseconds> limit;  // none: for ever; 0: one try
   int conflict_code = 1;
 };
-[[nodiscard]] WaitRule wait_rule(const Arguments& arguments);
+/// Throws UsageError. `weight`: what stands before a number of permits ("--weight "), which somebody may have meant who
+/// gives a number as the time.
+[[nodiscard]] WaitRule wait_rule(const Arguments& arguments, std::string_view weight = {});
 
 /// --reason, not too long.
 [[nodiscard]] std::optional<std::string> reason_of(const Arguments& arguments);

@@ -219,6 +219,7 @@ constexpr std::array command_list{
             segment_check,
             check_more},
     Command{"segment remove", Words::none, "remove the segment", remove_options, segment_remove},
+    Command{"help", Words::topic, "this text, or that of a command", {}, help_command},
     Command{"completion", Words::none, "print the completion script for bash", {}, completion_command},
 };
 

@@ -60,6 +60,15 @@ nanoseconds parse_duration(std::string_view option, std::string_view text, Zero 
   refuse(option, text, form);
 }
 
+bool is_duration(std::string_view text) {
+  try {
+    (void)parse_duration("", text);
+    return true;
+  } catch (const UsageError&) {
+    return false;
+  }
+}
+
 std::string format_duration(nanoseconds duration) {
   const std::int64_t ns = duration.count() < 0 ? 0 : duration.count();
   const std::int64_t s = ns / 1'000'000'000;

@@ -23,6 +23,9 @@ enum class Zero : bool { refused, allowed };
 [[nodiscard]] std::chrono::nanoseconds parse_duration(std::string_view option, std::string_view text,
                                                       Zero zero = Zero::refused);
 
+/// Would parse_duration() take it?
+[[nodiscard]] bool is_duration(std::string_view text);
+
 /// "0.4s", "12s", "3m12s", "2h05m", "3d04h"; negative counts as zero.
 [[nodiscard]] std::string format_duration(std::chrono::nanoseconds duration);
 [[nodiscard]] inline std::string format_duration_ns(std::int64_t ns) {

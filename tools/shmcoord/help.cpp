@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <string_view>
+#include <vector>
 
+#include "shmcoord/durations.hpp"
 #include "shmcoord/exit_codes.hpp"
 #include "shmcoord/messages.hpp"
 
@@ -39,6 +41,7 @@ std::string words_of(Words words) {
     case Words::one: return " NAME";
     case Words::any: return " [NAME...]";
     case Words::command: return " -- CMD [ARG...]";
+    case Words::topic: return " [COMMAND]";
   }
   return "";
 }
@@ -105,15 +108,41 @@ std::string roff_option(const Option& option) {
   return line + '\n' + roff(option.help) + '\n';
 }
 
+bool is_in(std::string_view group, const Command& command) {
+  return group.empty() || command.path.starts_with(std::string(group) + " ");
+}
+
+/// A line for each command, of all or of one group.
+std::string list_of(std::string_view group) {
+  std::size_t width = 0;
+  for (const Command& command : commands()) width = std::max(width, command.path.size());
+  std::string text;
+  for (const Command& command : commands()) {
+    if (!is_in(group, command)) continue;
+    text += "  " + std::string(command.path) + std::string(width + 2 - command.path.size(), ' ') + command.help + "\n";
+  }
+  return text;
+}
+
 }  // namespace
+
+std::string known_words(std::string_view group) {
+  std::vector<std::string> words;
+  for (const Command& command : commands()) {
+    std::string_view word = command.path;
+    if (!is_in(group, command)) continue;
+    if (!group.empty()) word.remove_prefix(group.size() + 1);
+    std::string first(word.substr(0, word.find(' ')));
+    if (std::find(words.begin(), words.end(), first) == words.end()) words.push_back(std::move(first));
+  }
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
 
 std::string general_help() {
   std::string text = "shmcoord [-s NAME|PATH] [--json] COMMAND ...\n" + std::string(summary) + "\n\nCommands:\n";
-  std::size_t width = 0;
-  for (const Command& command : commands()) width = std::max(width, command.path.size());
-  for (const Command& command : commands()) {
-    text += "  " + std::string(command.path) + std::string(width + 2 - command.path.size(), ' ') + command.help + "\n";
-  }
+  text += list_of({});
   text += "\nOptions:\n";
   for (const Option& option : global_options()) text += table_line(left_side(option), option.help);
   text += table_line(left_side(version_option), version_option.help);
@@ -132,6 +161,11 @@ std::string help_of(const Command& command) {
   for (const char* const paragraph : command.more) text += '\n' + wrapped(paragraph, 0) + '\n';
   text.pop_back();
   return text;
+}
+
+std::string help_of_group(std::string_view group) {
+  const std::string words = "shmcoord " + std::string(group) + " COMMAND";
+  return "usage: " + words + " [OPTION...]\n\nCommands:\n" + list_of(group) + "\n`" + words + " --help` tells more.";
 }
 
 std::string manual_page() {
@@ -171,6 +205,26 @@ std::string manual_page() {
       ".TP\nNO_COLOR\nno colours, whatever the terminal can do\n"
       ".SH FILES\n.TP\n/dev/shm/shmcoord.NAME\na segment\n";
   return page;
+}
+
+int help_command(const Arguments& arguments) {
+  std::string topic;
+  for (const std::string& word : arguments.words) topic += (topic.empty() ? "" : " ") + word;
+  if (topic.empty()) {
+    print_line(general_help());
+    return exit_done;
+  }
+  for (const Command& command : commands()) {
+    if (command.path != topic) continue;
+    print_line(help_of(command));
+    return exit_done;
+  }
+  const auto all = commands();
+  if (std::none_of(all.begin(), all.end(), [&](const Command& command) { return is_in(topic, command); })) {
+    throw UsageError{"no help for '" + topic + "': there is no such command; there are: " + known_words("")};
+  }
+  print_line(help_of_group(topic));
+  return exit_done;
 }
 
 int manual_command(const Arguments&) {

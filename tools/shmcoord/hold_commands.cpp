@@ -189,7 +189,7 @@ void print_status(const engine::Mapping& mapping, const process::Picture& pictur
 int acquire_hold(const Arguments& arguments, const process::NameOptions& name, std::uint32_t weight) {
   const std::string holder = required_holder(arguments);
   const auto reason = reason_of(arguments);
-  const WaitRule rule = wait_rule(arguments);
+  const WaitRule rule = wait_rule(arguments, name.kind == Kind::semaphore ? "--weight " : "");
   process::Request request;
   request.holder = holder;
   request.weight = weight;

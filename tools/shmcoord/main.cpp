@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
+#include <initializer_list>
 #include <new>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "shmcoord/exit_codes.hpp"
 #include "shmcoord/help.hpp"
 #include "shmcoord/messages.hpp"
+#include "shmcoord/numbers.hpp"
 
 // From words to a command.
 //
@@ -46,20 +48,26 @@ bool takes_value(const Option& option, std::string_view word) {
   return option.value != nullptr && is_named(option, word);
 }
 
-std::string known_words(std::string_view group) {
-  std::vector<std::string> words;
-  for (const Command& command : commands()) {
-    std::string_view word = command.path;
-    if (!group.empty()) {
-      if (!word.starts_with(std::string(group) + " ")) continue;
-      word.remove_prefix(group.size() + 1);
+/// " (did you mean --capacity 5?)": of a word too many, which option it could be the value of.
+std::string meant_option(const Command& command, const std::string& word) {
+  std::vector<const Option*> fitting;
+  std::uint64_t number = 0;
+  const auto add_all = [&](std::initializer_list<std::string_view> values) {
+    for (const Option& option : command.options) {
+      if (option.value != nullptr && std::find(values.begin(), values.end(), option.value) != values.end())
+        fitting.push_back(&option);
     }
-    std::string first(word.substr(0, word.find(' ')));
-    if (std::find(words.begin(), words.end(), first) == words.end()) words.push_back(std::move(first));
+  };
+  if (parse_whole(word, number)) {
+    add_all({"W", "N"});
+  } else if (is_duration(word)) {
+    add_all({"DUR"});
+    if (fitting.size() > 1) return {};  // a lease or a wait
+  } else {
+    add_all({"ID"});
   }
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
+  if (fitting.empty()) return {};
+  return " (did you mean " + std::string(long_name(*fitting.front())) + " " + word + "?)";
 }
 
 /// Walks over global options to the word or two that name the command. Without a command: {}, and the rest is as given.
@@ -96,13 +104,17 @@ Found find_command(const std::vector<std::string>& words) {
   }
   if (!group) throw UsageError{"unknown command '" + first + "'; there are: " + known_words("")};
   if (at.size() < 2 || at[1] != at[0] + 1) {
-    // `shmcoord lock --help` is a question, not a mistake.
+    // `shmcoord lock --help` is a question, not a mistake; so is `shmcoord lock help`.
     const std::size_t next = at[0] + 1;
     if (next < words.size() && (words[next] == "--help" || words[next] == "-h")) {
-      print_line("shmcoord " + first + " " + known_words(first) + "; see `shmcoord " + first + " COMMAND --help`");
+      print_line(help_of_group(first));
       std::exit(exit_done);
     }
     throw UsageError{"'" + first + "' needs a command: " + known_words(first)};
+  }
+  if (words[at[1]] == "help") {
+    print_line(help_of_group(first));
+    std::exit(exit_done);
   }
   throw UsageError{"unknown command '" + first + " " + words[at[1]] + "'; there are: " + known_words(first)};
 }
@@ -203,12 +215,16 @@ void check_words(const Command& command, Arguments& arguments) {
       break;
     case Words::one:
       if (words.empty()) throw UsageError{"'" + std::string(command.path) + "' needs a name" + see};
-      if (words.size() > 1) throw UsageError{"unexpected word '" + words[1] + "': one name is enough" + see};
+      if (words.size() > 1) {
+        throw UsageError{"unexpected word '" + words[1] + "': one name is enough" + meant_option(command, words[1]) +
+                         see};
+      }
       require_name(command.path.starts_with("lock ")  ? "lock name"
                    : command.path.starts_with("sem ") ? "semaphore name"
                                                       : "name",
                    words[0]);
       break;
+    case Words::topic: break;
     case Words::any:
       for (const std::string& name : words) require_name("name", name);
       break;

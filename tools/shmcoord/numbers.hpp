@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -27,6 +28,18 @@ template <class Number>
   if (parse_whole(text, permits) && permits != 0 && permits <= core::max_capacity) return permits;
   throw UsageError{option + ": '" + text + "' is not a number of permits; give a whole number from 1 to " +
                    std::to_string(core::max_capacity)};
+}
+
+/// "agents:2", as `run -S` takes it, where a name alone should be.
+struct NameAndWeight {
+  std::string name;
+  std::string weight;
+};
+[[nodiscard]] inline std::optional<NameAndWeight> name_and_weight(std::string_view text) {
+  const auto colon = text.rfind(':');
+  std::uint32_t weight = 0;
+  if (colon == 0 || colon == std::string_view::npos || !parse_whole(text.substr(colon + 1), weight)) return {};
+  return NameAndWeight{std::string(text.substr(0, colon)), std::string(text.substr(colon + 1))};
 }
 
 }  // namespace shmcoord::tool

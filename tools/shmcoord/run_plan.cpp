@@ -87,7 +87,7 @@ std::vector<Wanted> wanted_of(const Arguments& arguments, std::string& first) {
 Plan plan_of(const Arguments& arguments) {
   Plan plan;
   plan.wanted = wanted_of(arguments, plan.first);
-  plan.wait = wait_rule(arguments);
+  plan.wait = wait_rule(arguments, arguments.has("--sem") ? "-S NAME:" : "");
   if (const auto ttl = arguments.value("--ttl")) plan.ttl = parse_duration("--ttl", *ttl);
   const auto holder = arguments.value("--holder");
   if (holder) require_name("holder id", *holder);

@@ -40,12 +40,18 @@ int sem_create(const Arguments& arguments) {
   options.capacity = permits_of(arguments, "--capacity");
   options.per_session = permits_of(arguments, "--per-session");
   options.joins = false;
+  const std::string& name = arguments.words[0];
   if (options.capacity.has_value() == options.per_session.has_value()) {
+    if (const auto parts = name_and_weight(name); parts && !options.capacity) {
+      throw UsageError{
+          "--capacity is missing: NAME:WEIGHT is how `run -S` asks for permits; to make so many, `shmcoord "
+          "sem create " +
+          parts->name + " --capacity " + parts->weight + "`"};
+    }
     throw UsageError{options.capacity ? "--capacity and --per-session exclude each other: give one of them"
                                       : "--capacity is missing: say how many permits there are, e.g. --capacity 8, or "
                                         "with --per-session how many each session brings"};
   }
-  const std::string& name = arguments.words[0];
   const bool existed = join_and(arguments.global, IfMissing::create, "", [&](const auto& participant) {
     const bool found = PrimitiveClient::find(participant, name, Kind::semaphore) != nullptr;
     const PrimitiveClient made(participant, name, options);
