@@ -23,9 +23,9 @@ class Category final : public std::error_category {
       case Errc::invalid_argument: return "invalid argument";
       case Errc::wrong_type: return "the name belongs to another kind of primitive";
       case Errc::config_differs: return "the name exists with another configuration";
-      case Errc::not_found: return "no such name";
+      case Errc::not_found: return "no such name; create it first, or check the spelling";
       case Errc::in_use: return "still held or waited for";
-      case Errc::name_removed: return "the name was removed";
+      case Errc::name_removed: return "the name was removed; acquire it again to make it anew";
       case Errc::session_dead: return "the session is dead";
       case Errc::not_a_participant: return "this process did not join (forked child)";
       case Errc::unsupported: return "not supported here";

@@ -221,9 +221,7 @@ Permit::Permit(Semaphore& semaphore, std::uint32_t weight, std::int64_t deadline
       const Answer answer = state.client->acquire_implicit(hold, weight, deadline_ns);
       if (!answer) {
         if (answer.impossible) {
-          throw Error(Errc::invalid_argument,
-                      state.client->title() + " has " + std::to_string(state.client->amounts().capacity) +
-                          " permits in all, fewer than the " + std::to_string(weight) + " asked for");
+          throw Error(Errc::invalid_argument, state.client->too_much_text(weight));
         }
         state.give_back(hold);
         return;

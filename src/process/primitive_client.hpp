@@ -17,6 +17,7 @@
 #include "engine/name_index.hpp"
 #include "engine/wait.hpp"
 #include "process/participant.hpp"
+#include "shmcoord/error.hpp"
 #include "shmcoord/lock.hpp"
 #include "shmcoord/semaphore.hpp"
 
@@ -94,6 +95,9 @@ struct NameOptions {
   LockOptions lease = {};
   bool joins = true;  // a quota: brings a share
 };
+
+/// Error(not_found) that says what to do.
+[[nodiscard]] Error no_such_name(engine::Kind kind, std::string_view name, const std::string& segment);
 
 inline constexpr std::int64_t no_deadline = INT64_MAX;
 inline constexpr std::int64_t try_once = 0;
@@ -209,6 +213,8 @@ class PrimitiveClient {
   };
   /// Throws name_removed when it is gone.
   [[nodiscard]] Amounts amounts();
+  /// Why so many permits can never be had, and what to do.
+  [[nodiscard]] std::string too_much_text(std::uint32_t weight);
 
   void resize(std::uint32_t capacity);
   /// Takes away what is proven lost or lapsed; how many holds.
@@ -292,6 +298,7 @@ class PrimitiveClient {
   bool rob_one(const Current& holder, std::int64_t now_ns);
   bool searches_now(std::int64_t now_ns) noexcept;
   [[noreturn]] void fail(engine::Step step) const;
+  [[nodiscard]] std::string make_anew_text() const;
   [[noreturn]] void throw_lost() const;
 
   std::shared_ptr<Participant> participant_;

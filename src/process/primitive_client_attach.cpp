@@ -83,6 +83,15 @@ void require_options(const NameOptions& options) {
 
 }  // namespace
 
+Error no_such_name(Kind kind, std::string_view name, const std::string& segment) {
+  const bool is_lock = kind == Kind::lock;
+  const std::string quoted(name);
+  return {Errc::not_found,
+          "no " + std::string(is_lock ? "lock '" : "semaphore '") + quoted + "' in segment " + segment +
+              (is_lock ? "; who acquires it makes it, `shmcoord inspect` lists those that there are"
+                       : "; create it first, with its capacity: `shmcoord sem create " + quoted + " --capacity N`")};
+}
+
 std::string PrimitiveClient::title() const { return (kind_ == Kind::lock ? "lock '" : "semaphore '") + name_ + "'"; }
 
 PrimitiveClient::PrimitiveClient(std::shared_ptr<Participant> participant, std::string_view name,
@@ -145,10 +154,7 @@ void PrimitiveClient::attach(const NameOptions& options) {
       const auto room = [this] { return make_room(); };
       return names.find_or_insert(name_, kind_, capacity, config, participant_->slot(), room).found;
     }();
-    if (!at) {
-      throw Error(Errc::not_found, "no " + title() + " in segment " + mapping.name() +
-                                       "; create it first, or give the capacity that it is to have");
-    }
+    if (!at) throw no_such_name(kind_, name_, mapping.name());
     const Ops now(view(), at->record, at->generation);
     (void)now.finish_now();  // a capacity that was changed just now
     const engine::Record& record = now.record();
@@ -275,9 +281,16 @@ void PrimitiveClient::set_need(Hold& hold, std::int64_t ttl_ns) noexcept {
   if (need != 0) participant_->keeper().need_interval(need);
 }
 
+// Of one that was removed.
+std::string PrimitiveClient::make_anew_text() const {
+  return kind_ == Kind::lock ? "; acquire it again to make it anew"
+                             : "; create it again, or open it with its capacity, and then acquire it";
+}
+
 void PrimitiveClient::fail(engine::Step step) const {
   switch (step) {
-    case Step::closed: throw Error(Errc::name_removed, title() + " was removed while it was waited for");
+    case Step::closed:
+      throw Error(Errc::name_removed, title() + " was removed while it was waited for" + make_anew_text());
     case Step::exhausted: throw Error(Errc::table_full, title() + " has given out all of its tokens");
     default:
       throw Error(Errc::segment_corrupt, "segment " + participant_->mapping().path() + ": the state of " + title() +

@@ -226,7 +226,7 @@ void PrimitiveClient::remove(Participant& participant, std::string_view name, bo
   const bool is_lock = kind == engine::Kind::lock;
   const std::string title = std::string(is_lock ? "lock" : "semaphore") + " '" + std::string(name) + "'";
   const auto found = names.find(name);
-  if (!found) throw Error(Errc::not_found, "no " + title);
+  if (!found) throw no_such_name(kind, name, mapping.name());
   const engine::ControlOps<RealPolicy> ops(mapping.view(), found->record, found->generation);
   if (static_cast<engine::Kind>(RealPolicy::load(ops.record().kind)) != kind) {
     throw Error(Errc::wrong_type, "'" + std::string(name) + "' exists as " + (is_lock ? "a semaphore" : "a lock") +

@@ -119,9 +119,26 @@ auto PrimitiveClient::amounts() -> Amounts {
       continue;
     }
     const auto found = engine::NameIndex<RealPolicy>(view()).find(name_);
-    if (!found) throw Error(Errc::not_found, title() + " was removed");
+    if (!found) throw Error(Errc::not_found, title() + " was removed" + make_anew_text());
     now = Ops(view(), found->record, found->generation);
   }
+}
+
+std::string PrimitiveClient::too_much_text(std::uint32_t weight) {
+  const std::uint32_t capacity = amounts().capacity;
+  const std::uint32_t per_session = [this] {
+    const std::scoped_lock lock(record_mutex_);
+    return config_.per_session;
+  }();
+  const std::string each = std::to_string(per_session) + " for each session that joins";
+  if (per_session != 0 && capacity == 0) {
+    return title() + " has no permits, since nobody joined it: there are " + each +
+           "; a program joins by opening it, a command by `shmcoord run -S " + name_ + " -- CMD`";
+  }
+  const std::string text = title() + " has a capacity of " + std::to_string(capacity) +
+                           (per_session != 0 ? " (" + each + ")" : "") + ", less than the " + std::to_string(weight) +
+                           " asked for; ask for less";
+  return text + (per_session != 0 ? ", or again when more sessions have joined" : ", or give it more (`sem resize`)");
 }
 
 // --- what is done about holders that are gone ------------------------------------------------------------------------

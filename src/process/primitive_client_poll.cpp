@@ -53,9 +53,7 @@ int PrimitiveClient::queue_async(const Request& request) {
       attach_again(hold);
     }
     if (r.step == Step::impossible) {
-      throw Error(Errc::invalid_argument, title() + " has " + std::to_string(amounts().capacity) +
-                                              " permits in all; waiting for " + std::to_string(request.weight) +
-                                              " would never end");
+      throw Error(Errc::invalid_argument, too_much_text(request.weight));
     }
     if (r.step != Step::acquired && r.step != Step::queued) fail(r.step);
     hold.state = Hold::State::waiting;  // acquire() takes it over, also when it is granted already

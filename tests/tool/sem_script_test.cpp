@@ -155,6 +155,28 @@ TEST_F(SemScript, WithoutOneItIsNotFound) {
   EXPECT_EQ(acquire("a", "1", {"--capacity", "2"}).code(), 0) << "made on the way";
 }
 
+TEST_F(SemScript, AWeightBehindTheNameIsForRun) {
+  create("4");
+  for (const char* const command : {"acquire", "release", "heartbeat", "status"}) {
+    const Finished got = run({"sem", command, "agents:2", "--holder", "a"});
+    EXPECT_EQ(got.code(), 2) << command;
+    EXPECT_HAS(got.err, "NAME:WEIGHT is for `run -S`, here it is the name 'agents' and, to acquire, --weight 2");
+  }
+}
+
+TEST_F(SemScript, AQuotaThatNobodyJoinedSaysHowTo) {
+  ASSERT_EQ(run({"sem", "create", "agents", "--per-session", "2"}).code(), 0);
+  const Finished got = acquire("a", "1", {});
+  EXPECT_EQ(got.code(), 1);
+  EXPECT_HAS(got.err,
+             "semaphore 'agents' has no permits, since nobody joined it: there are 2 for each session that joins; a "
+             "program joins by opening it, a command by `shmcoord run -S agents -- CMD`\n");
+  const auto member = start({"run", "-S", "agents", "--", "sh", "-c", "echo $$ >$SCRATCH/in; exec sleep 1000"});
+  ASSERT_GT(pid_from("in"), 0) << member->err();
+  EXPECT_EQ(acquire("a", "1").code(), 0) << "and that it is true";
+  EXPECT_HAS(acquire("b", "3").err, "a capacity of 2 (2 for each session that joins), less than the 3 asked for");
+}
+
 TEST_F(SemScript, WaitsInOrderAndSaysSo) {
   create("4");
   ASSERT_EQ(acquire("a", "3").code(), 0);

@@ -207,8 +207,7 @@ int say_not_acquired(PrimitiveClient& client, const process::Request& request, c
     return rule.conflict_code;
   };
   if (got.outcome.impossible) {
-    say_error(result, title + " has a capacity of " + std::to_string(client.amounts().capacity) + ", less than the " +
-                          std::to_string(request.weight) + " asked for");
+    say_error(result, client.too_much_text(request.weight));
     return exit_busy;
   }
   switch (got.outcome.result) {

@@ -219,7 +219,8 @@ int acquire_hold(const Arguments& arguments, const process::NameOptions& name, s
   const bool can_make = name.kind == Kind::lock || name.capacity;
   const auto client =
       join_and(arguments.global, can_make ? IfMissing::create : IfMissing::fail, "", [&](const auto& participant) {
-        auto made = std::make_unique<PrimitiveClient>(participant, arguments.words[0], name);
+        auto made = can_make ? std::make_unique<PrimitiveClient>(participant, arguments.words[0], name)
+                             : find_known(participant, arguments.words[0], name.kind);
         tried = made->acquire(request, process::try_once);
         return made;
       });
@@ -278,7 +279,7 @@ int status_of_holds(const Arguments& arguments, Kind kind) {
   const auto mapping = open_read_only(arguments.global);
   const process::Clock& clock = process::real_clock();
   const process::Picture picture = process::take_picture(*mapping, clock.now_ns(), arguments.words);
-  if (picture.locks.empty()) throw no_such(word_of(kind), arguments.words[0], mapping->name());
+  if (picture.locks.empty()) throw no_such(kind, arguments.words[0], mapping->name());
   const process::LockView& seen = picture.locks.front();
   if (seen.kind != kind) {
     throw Error(Errc::wrong_type, fmt::format("'{}' exists as a {}, not as a {}", printable(seen.name),

@@ -12,6 +12,7 @@
 #include "shmcoord/exit_codes.hpp"
 #include "shmcoord/global.hpp"
 #include "shmcoord/messages.hpp"
+#include "shmcoord/numbers.hpp"
 
 // The tool as a participant: most commands join, do one thing, and leave.
 
@@ -26,6 +27,12 @@ template <class Open>
     return open();
   } catch (const Error& e) {
     if (e.errc() == Errc::system) throw Refusal{exit_unusable, name_of(Errc::system), e.what()};
+    if (e.errc() == Errc::segment_not_found) {
+      throw Error(e.errc(),
+                  std::string(e.what()) +
+                      "; `segment create`, `lock acquire`, `run -l` and `sem create` make it, `segment list` shows "
+                      "those that there are");
+    }
     throw;
   }
 }
@@ -67,16 +74,26 @@ template <class Make>
   return kind == engine::Kind::lock ? "lock" : "semaphore";
 }
 
-/// For what is asked for and not there.
-[[nodiscard]] inline Error no_such(std::string_view what, std::string_view name, const std::string& segment) {
-  return {Errc::not_found, "no " + std::string(what) + " '" + std::string(name) + "' in segment " + segment};
+/// For what is asked for and not there: says what to do.
+[[nodiscard]] inline Error no_such(engine::Kind kind, const std::string& name, const std::string& segment) {
+  if (const auto parts = name_and_weight(name); parts && kind == engine::Kind::semaphore) {
+    return {Errc::not_found, "no semaphore '" + name + "' in segment " + segment +
+                                 "; NAME:WEIGHT is for `run -S`, here it is the name '" + parts->name +
+                                 "' and, to acquire, --weight " + parts->weight};
+  }
+  return process::no_such_name(kind, name, segment);
+}
+/// The same of a name that could be either.
+[[nodiscard]] inline Error no_such(const std::string& name, const std::string& segment) {
+  return {Errc::not_found, "no lock or semaphore '" + name + "' in segment " + segment +
+                               "; `shmcoord inspect` lists those that there are"};
 }
 
 /// The lock or semaphore of that name; throws Error(not_found), or wrong_type if it is the other.
 [[nodiscard]] inline std::unique_ptr<process::PrimitiveClient> find_known(
     const std::shared_ptr<process::Participant>& participant, const std::string& name, engine::Kind kind) {
   auto client = process::PrimitiveClient::find(participant, name, kind);
-  if (client == nullptr) throw no_such(word_of(kind), name, participant->mapping().name());
+  if (client == nullptr) throw no_such(kind, name, participant->mapping().name());
   return client;
 }
 
@@ -85,7 +102,7 @@ template <class Make>
     const std::shared_ptr<process::Participant>& participant, const std::string& name) {
   const engine::View& view = participant->mapping().view();
   const auto found = engine::NameIndex<engine::RealPolicy>(view).find(name);
-  if (!found) throw no_such("lock or semaphore", name, participant->mapping().name());
+  if (!found) throw no_such(name, participant->mapping().name());
   return find_known(participant, name,
                     static_cast<engine::Kind>(engine::RealPolicy::load(view.record(found->record).kind)));
 }

@@ -254,18 +254,6 @@ std::string command_environment(const std::vector<Held>& held, const std::string
   return of_first + '\0' + all + '\0' + held_environment(outer);
 }
 
-/// Throws Error(not_found) where there is no semaphore.
-std::unique_ptr<PrimitiveClient> client_of(const std::shared_ptr<process::Participant>& participant,
-                                           const Wanted& wanted) {
-  try {
-    return std::make_unique<PrimitiveClient>(participant, wanted.name, process::NameOptions{.kind = wanted.kind});
-  } catch (const Error& e) {
-    if (e.errc() != Errc::not_found) throw;
-    throw Error(Errc::not_found, "no semaphore '" + wanted.name + "' in segment " + participant->mapping().name() +
-                                     "; make it with `shmcoord sem create " + wanted.name + " --capacity N`");
-  }
-}
-
 /// Gives all back. False: one was lost before we came to that; says so unless that is known.
 bool release_all(std::vector<Held>& held, const std::string& holder, bool known) {
   bool all_ours = true;
@@ -325,7 +313,8 @@ int run_command(const Arguments& arguments) {
   const auto participant = join_and(arguments.global, if_missing, "run", [&](auto joined) {
     clients.clear();
     for (const Wanted& wanted : plan.wanted) {
-      clients.push_back(client_of(joined, wanted));
+      const process::NameOptions options{.kind = wanted.kind};
+      clients.push_back(std::make_unique<PrimitiveClient>(joined, wanted.name, options));
       clients.back()->on_lost(
           [&bell, title = title_of(*clients.back())](const HolderId&, const Lost& lost) { bell.ring(title, lost); });
     }
