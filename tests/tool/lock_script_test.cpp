@@ -178,6 +178,47 @@ TEST_F(LockScript, ATtlRunsOutUnlessRenewed) {
   EXPECT_NE(late.err.find("held by b"), std::string::npos) << late.err;
 }
 
+// As long as nobody took it away, a lease that ran out is the holder's to renew or to give back.
+TEST_F(LockScript, AnExpiredHoldIsItsHoldersUntilItIsTakenAway) {
+  const auto expired = [this] {
+    return eventually([&] {
+      return run({"lock", "status", "x"}).out.find("its lease ran out (expired)") != std::string::npos;
+    });
+  };
+  ASSERT_EQ(acquire("a", {"--ttl", "20ms"}).code(), 0);
+  ASSERT_TRUE(expired());
+  EXPECT_EQ(run({"lock", "status", "x", "--holder", "a"}).code(), 0);
+  EXPECT_EQ(run({"lock", "heartbeat", "x", "--holder", "a"}).code(), 0);
+  ASSERT_TRUE(expired());
+  EXPECT_EQ(release("a").code(), 0);
+  ASSERT_EQ(acquire("a", {"--ttl", "20ms"}).code(), 0);
+  ASSERT_TRUE(expired());
+  ASSERT_EQ(run({"reap", "--once"}).code(), 0);
+  for (const char* const command : {"status", "heartbeat", "release"}) {
+    EXPECT_EQ(run({"lock", command, "x", "--holder", "a"}).code(), 2) << command;
+  }
+}
+
+TEST_F(LockScript, WhoLostItIsToldWhy) {
+  ASSERT_EQ(acquire("a").code(), 0);
+  ASSERT_EQ(run({"force-release", "x", "--reason", "r"}).code(), 0);
+  const std::string lost = R"("lost":{"why":"forced","by":null})";
+  const auto has = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
+  for (const char* const command : {"heartbeat", "release"}) {
+    const Finished got = run({"--json", "lock", command, "x", "--holder", "a"});
+    EXPECT_EQ(got.code(), 2) << command;
+    EXPECT_TRUE(has(got.out, lost)) << got.out;
+    EXPECT_TRUE(has(got.err, ": an operator took it away")) << got.err;
+    EXPECT_TRUE(has(run({"--json", "lock", command, "x", "--holder", "b"}).out, "\"lost\":null")) << command;
+  }
+  EXPECT_TRUE(
+      has(run({"lock", "status", "x", "--holder", "a"}).err, "not held by 'a' any more: an operator took it away"));
+  const Finished next = acquire("b");
+  EXPECT_TRUE(has(next.err, "an operator took it away")) << "asking did not use up the news: " << next.err;
+}
+
 TEST_F(LockScript, HeartbeatOfTheHolder) {
   ASSERT_EQ(acquire("a").code(), 0);
   EXPECT_EQ(run({"lock", "heartbeat", "x", "--holder", "a"}).code(), 0);

@@ -177,6 +177,36 @@ TEST_F(SemScript, AQuotaThatNobodyJoinedSaysHowTo) {
   EXPECT_HAS(acquire("b", "3").err, "a capacity of 2 (2 for each session that joins), less than the 3 asked for");
 }
 
+TEST_F(SemScript, WhoDoesNotHoldIsNotAHolder) {
+  create("2");
+  for (const auto& words :
+       std::vector<std::vector<std::string>>{{"heartbeat"}, {"renew", "--ttl", "5s"}, {"release"}}) {
+    std::vector<std::string> all{"sem", words[0], "agents", "--holder", "a"};
+    all.insert(all.end(), words.begin() + 1, words.end());
+    const json::object got = document(all, 2);
+    EXPECT_EQ(got.at("result"), "not_holder") << words[0];
+    EXPECT_TRUE(got.at("lost").is_null()) << words[0];
+    EXPECT_HAS(run(all).err, "not_holder: semaphore 'agents' is not held by 'a'; 2 of 2 free");
+  }
+}
+
+TEST_F(SemScript, WhoLostItIsToldWhy) {
+  create("4");
+  ASSERT_EQ(acquire("a", "2").code(), 0);
+  ASSERT_EQ(acquire("b", "2").code(), 0);
+  ASSERT_EQ(run({"force-release", "agents", "--holder", "a", "--reason", "r"}).code(), 0);
+  for (int again = 0; again < 2; ++again) {
+    for (const char* const command : {"heartbeat", "release"}) {
+      const json::object got = document({"sem", command, "agents", "--holder", "a"}, 2);
+      EXPECT_EQ(got.at("lost"), (json::object{{"why", "forced"}, {"by", nullptr}})) << command;
+    }
+  }
+  EXPECT_HAS(run({"sem", "status", "agents", "--holder", "a"}).err, " any more: an operator took it away");
+  EXPECT_TRUE(document({"sem", "heartbeat", "agents", "--holder", "c"}, 2).at("lost").is_null());
+  EXPECT_HAS(acquire("c", "1").err, "previous holder a lost it") << "asking did not use up the news";
+  EXPECT_TRUE(document({"sem", "heartbeat", "agents", "--holder", "a"}, 2).at("lost").is_null()) << "told to another";
+}
+
 TEST_F(SemScript, WaitsInOrderAndSaysSo) {
   create("4");
   ASSERT_EQ(acquire("a", "3").code(), 0);

@@ -146,6 +146,11 @@ constexpr std::array acquire_more{
     "`lock renew` came for the lock's stale threshold: 60 s, unless a program made the lock with another one.",
     tokens_grow,
 };
+constexpr std::array lost_more{
+    "A hold is its holder's until it is taken away, also after its lease ran out: as long as nobody did, this command "
+    "answers 0 as ever. Afterwards the answer is exit code 2 and, until the next one acquires and is told instead, why "
+    "it was lost (with --json in `lost`, which is null when that is not known). When it was lost is not kept.",
+};
 constexpr std::array sem_create_more{
     "A semaphore that exists with the same capacity is left as it is, and answers 0.",
     "With --per-session the capacity is what the sessions that joined bring: a program that opens it, and each `run "
@@ -186,17 +191,17 @@ constexpr std::array command_list{
             run_command, run_more},
     Command{"lock acquire", Words::one, "take a lock that outlives this command; prints the token", acquire_options,
             lock_acquire, acquire_more},
-    Command{"lock release", Words::one, "give a lock back", holder_options, lock_release},
-    Command{"lock heartbeat", Words::one, "show that the holder is alive", holder_options, lock_heartbeat},
-    Command{"lock renew", Words::one, "give the hold a new lease", renew_options, lock_renew},
+    Command{"lock release", Words::one, "give a lock back", holder_options, lock_release, lost_more},
+    Command{"lock heartbeat", Words::one, "show that the holder is alive", holder_options, lock_heartbeat, lost_more},
+    Command{"lock renew", Words::one, "give the hold a new lease", renew_options, lock_renew, lost_more},
     Command{"lock status", Words::one, "who holds it, and who waits", status_options, lock_status},
     Command{"lock remove", Words::one, "remove the name", force_options, lock_remove},
     Command{"sem create", Words::one, "make a semaphore", sem_create_options, sem_create, sem_create_more},
     Command{"sem acquire", Words::one, "take permits that outlive this command; prints the token", sem_acquire_options,
             sem_acquire, sem_acquire_more},
-    Command{"sem release", Words::one, "give back all permits of a holder", holder_options, sem_release},
-    Command{"sem heartbeat", Words::one, "show that the holder is alive", holder_options, sem_heartbeat},
-    Command{"sem renew", Words::one, "give the hold a new lease", renew_options, sem_renew},
+    Command{"sem release", Words::one, "give back all permits of a holder", holder_options, sem_release, lost_more},
+    Command{"sem heartbeat", Words::one, "show that the holder is alive", holder_options, sem_heartbeat, lost_more},
+    Command{"sem renew", Words::one, "give the hold a new lease", renew_options, sem_renew, lost_more},
     Command{"sem resize", Words::one, "change the capacity", sem_resize_options, sem_resize, sem_resize_more},
     Command{"sem status", Words::one, "what is used and free, who holds how much", status_options, sem_status},
     Command{"sem remove", Words::one, "remove the name", force_options, sem_remove},

@@ -100,6 +100,21 @@ json::object named(Kind kind, const std::string& name) {
   return {{json::string_view(word.data(), word.size()), printable(name)}};
 }
 
+/// Why that holder lost it. A detached hold has no session that could keep these news for it; they wait at the name for
+/// the next one who acquires, and can be looked up until then.
+std::optional<Lost> loss_of(PrimitiveClient& client, const std::string& holder) {
+  const process::Picture picture =
+      process::take_picture(client.participant().mapping(), process::real_clock().now_ns(), {client.name()});
+  if (picture.locks.empty()) return std::nullopt;
+  const auto& previous = picture.locks.front().previous;
+  if (!previous || previous->holder != holder) return std::nullopt;
+  Lost lost{previous->why, {}};
+  if (const auto now = client.holder(); now && client.kind() == Kind::lock) {
+    lost.by = now->holder.empty() ? "pid " + std::to_string(now->pid) : now->holder;
+  }
+  return lost;
+}
+
 /// Why a holder could not do what it asked for: who has it instead.
 int say_not_theirs(PrimitiveClient& client, const std::string& result, const std::string& holder,
                    const std::optional<Lost>& lost) {
@@ -114,8 +129,12 @@ int say_not_theirs(PrimitiveClient& client, const std::string& result, const std
 int beat(const Arguments& arguments, Kind kind, std::optional<std::chrono::nanoseconds> ttl) {
   const std::string holder = required_holder(arguments);
   const auto client = known(arguments, kind);
-  const HeartbeatOutcome got = client->heartbeat(holder, ttl);
-  const std::string result(to_string(got.result));
+  HeartbeatOutcome got = client->heartbeat(holder, ttl);
+  const bool refreshed = got.result == HeartbeatResult::refreshed;
+  if (!refreshed && !got.lost) got.lost = loss_of(*client, holder);
+  // Of a semaphore in the word of its other commands: nobody owns it.
+  const std::string result(kind == Kind::lock || refreshed ? to_string(got.result)
+                                                           : to_string(PermitRelease::not_holder));
   if (arguments.global.json) {
     json::object document = named(kind, client->name());
     document["holder"] = holder;
@@ -123,7 +142,7 @@ int beat(const Arguments& arguments, Kind kind, std::optional<std::chrono::nanos
     document["lost"] = to_json(got.lost);
     print(document);
   }
-  if (got.result == HeartbeatResult::refreshed) return exit_done;
+  if (refreshed) return exit_done;
   return say_not_theirs(*client, result, holder, got.lost);
 }
 
@@ -244,8 +263,9 @@ int acquire_hold(const Arguments& arguments, const process::NameOptions& name, s
 int release_hold(const Arguments& arguments, Kind kind) {
   const std::string holder = required_holder(arguments);
   const auto client = known(arguments, kind);
-  const ReleaseOutcome got = client->release(holder);
+  ReleaseOutcome got = client->release(holder);
   const bool released = got.result == ReleaseResult::released;
+  if (!released && !got.lost) got.lost = loss_of(*client, holder);
   const std::string result(kind == Kind::lock
                                ? to_string(got.result)
                                : to_string(released ? PermitRelease::released : PermitRelease::not_holder));
@@ -260,7 +280,9 @@ int release_hold(const Arguments& arguments, Kind kind) {
   if (kind == Kind::semaphore || got.result == ReleaseResult::not_owner) {
     return say_not_theirs(*client, result, holder, got.lost);
   }
-  say_error(result, result + ": nobody holds " + title_of(*client));
+  say_error(result,
+            result + ": nobody holds " + title_of(*client) +
+                (got.lost ? "; '" + printable(holder) + "' lost it: " + std::string(describe(got.lost->why)) : ""));
   return exit_missing;
 }
 
@@ -297,8 +319,10 @@ int status_of_holds(const Arguments& arguments, Kind kind) {
     print_status(*mapping, picture, seen);
   }
   if (theirs) return exit_done;
+  const bool lost = seen.previous && seen.previous->holder == *asked;
   say_error(kind == Kind::lock ? "not_owner" : "not_holder",
-            fmt::format("{} '{}' is not held by '{}'", word_of(kind), printable(seen.name), printable(*asked)));
+            fmt::format("{} '{}' is not held by '{}'{}", word_of(kind), printable(seen.name), printable(*asked),
+                        lost ? " any more: " + std::string(describe(seen.previous->why)) : ""));
   return exit_missing;
 }
 
