@@ -115,5 +115,19 @@ TEST_F(Reap, OfNoSegmentEndsWithTwo) {
   EXPECT_TRUE(has(f.err, "no such segment")) << f.err;
 }
 
+// Cleaning up matters more than telling of it.
+TEST_F(Reap, InTheForegroundItGoesOnWhenNobodyCanBeTold) {
+  ASSERT_EQ(run({"segment", "create"}).code(), 0);
+  auto reaper = start_shell("exec $SHMCOORD reap --interval 50ms >/dev/full");
+  for (int n = 0; n < 2; ++n) {
+    ASSERT_EQ(run({"lock", "acquire", "x", "--holder", "a", "--ttl", "20ms", "-n"}).code(), 0);
+    ASSERT_TRUE(eventually([&] { return run({"lock", "status", "x"}).out == "x: free\n"; })) << reaper->err();
+  }
+  reaper->signal(SIGTERM);
+  const Finished got = reaper->wait();
+  EXPECT_EQ(got.code(), 0);
+  EXPECT_EQ(got.err, "shmcoord: standard output cannot be written: No space left on device; cleaning up goes on\n");
+}
+
 }  // namespace
 }  // namespace shmcoord::test

@@ -113,11 +113,63 @@ TEST_F(SegmentTool, ClosedStandardStreamsLeaveItAlone) {
   }
 }
 
+// Nobody was told the token, so nobody would give it back.
+TEST_F(SegmentTool, AHoldThatNobodyWasToldOfIsGivenBack) {
+  ASSERT_EQ(run({"sem", "create", "agents", "--capacity", "2"}).code(), 0);
+  const auto expect_given_back = [this](const std::function<std::unique_ptr<ToolProcess>(std::string)>& start,
+                                        const std::string& why) {
+    for (const std::string command : {"lock acquire x --holder a", "--json lock acquire x --holder a",
+                                      "sem acquire agents --holder a", "--json sem acquire agents --holder a"}) {
+      SCOPED_TRACE(command);
+      const Finished got = start("exec $SHMCOORD " + command)->wait();
+      EXPECT_EQ(got.code(), 70);
+      const std::string name = command.find("sem") == std::string::npos ? "lock 'x'" : "semaphore 'agents'";
+      EXPECT_EQ(got.err, "shmcoord: standard output cannot be written: " + why + "; " + name + " was given back\n");
+      EXPECT_EQ(run({"lock", "acquire", "x", "--holder", "b", "-n"}).code(), 0);
+      EXPECT_EQ(run({"lock", "release", "x", "--holder", "b"}).code(), 0);
+      EXPECT_EQ(run({"sem", "acquire", "agents", "--holder", "b", "--weight", "2", "-n"}).code(), 0);
+      EXPECT_EQ(run({"sem", "release", "agents", "--holder", "b"}).code(), 0);
+    }
+  };
+  expect_given_back([this](const std::string& line) { return start_shell(line + " >/dev/full"); },
+                    "No space left on device");
+  expect_given_back([this](const std::string& line) { return start_shell(line + " >&-"); }, "Bad file descriptor");
+  expect_given_back([this](const std::string& line) { return start_shell(line + " <&- >&-"); }, "Bad file descriptor");
+  // A pipe that nobody reads any more.
+  expect_given_back(
+      [this](const std::string& line) {
+        return start_shell("mkfifo $SCRATCH/p 2>/dev/null; exec 3<>$SCRATCH/p 4>$SCRATCH/p 3<&-; " + line +
+                           " >&4 4>&-");
+      },
+      "Broken pipe");
+}
+
+TEST_F(SegmentTool, AHoldThatWasThereBeforeIsKept) {
+  ASSERT_EQ(run({"lock", "acquire", "x", "--holder", "a"}).code(), 0);
+  const Finished again = start_shell("$SHMCOORD lock acquire x --holder a >/dev/full")->wait();
+  EXPECT_EQ(again.code(), 70);
+  EXPECT_NE(again.err.find("lock 'x' is still held"), std::string::npos) << again.err;
+  EXPECT_EQ(run({"lock", "status", "x", "--holder", "a"}).code(), 0);
+  // Refused more than it has, it has what it had.
+  ASSERT_EQ(run({"sem", "create", "agents", "--capacity", "3"}).code(), 0);
+  ASSERT_EQ(run({"sem", "acquire", "agents", "--holder", "b"}).code(), 0);
+  ASSERT_EQ(run({"sem", "acquire", "agents", "--holder", "a"}).code(), 0);
+  EXPECT_EQ(start_shell("$SHMCOORD --json sem acquire agents --holder a --weight 3 -n >/dev/full")->wait().code(), 70);
+  EXPECT_EQ(run({"sem", "status", "agents", "--holder", "a"}).code(), 0);
+}
+
 TEST_F(SegmentTool, OutputThatCannotBeWrittenIsAnError) {
-  EXPECT_EQ(start_shell("$SHMCOORD lock acquire x --holder a >/dev/full")->wait().code(), 70);
-  EXPECT_EQ(run({"lock", "acquire", "x", "--holder", "b", "-n"}).code(), 0) << "a hold that nobody was told of";
-  EXPECT_EQ(start_shell("$SHMCOORD inspect >/dev/full")->wait().code(), 70);
-  EXPECT_EQ(start_shell("$SHMCOORD reap --once >/dev/full")->wait().code(), 70);
+  ASSERT_EQ(run({"segment", "create"}).code(), 0);
+  for (const char* const command : {"inspect", "reap --once", "reap --dry-run", "segment info", "segment list",
+                                    "segment check", "help", "completion", "--version"}) {
+    for (const char* const to : {" >/dev/full", " >&-"}) {
+      const Finished got = start_shell(std::string("$SHMCOORD ") + command + to)->wait();
+      EXPECT_EQ(got.code(), 70) << command << to;
+      EXPECT_TRUE(got.err.starts_with("shmcoord: standard output cannot be written: ")) << command << to << got.err;
+    }
+  }
+  EXPECT_EQ(start_shell("$SHMCOORD sem create agents --capacity 2 >&-")->wait().code(), 0) << "it has nothing to print";
+  EXPECT_EQ(start_shell("$SHMCOORD run -l x -- true >&-")->wait().code(), 0);
 }
 
 std::string bytes_of(const std::string& path, std::size_t count) {

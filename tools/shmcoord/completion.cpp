@@ -1,10 +1,9 @@
-#include <unistd.h>
-
 #include <map>
 #include <string>
 
 #include "shmcoord/command_table.hpp"
 #include "shmcoord/exit_codes.hpp"
+#include "shmcoord/messages.hpp"
 
 // The bash completion, written from the command table. tools/completion/shmcoord.bash is its output, kept in the tree
 // so that it can be installed without running anything; a test compares the two.
@@ -110,9 +109,8 @@ std::string bash_completion() {
 }
 
 int completion_command(const Arguments&) {
-  const std::string script = bash_completion();
-  return ::write(STDOUT_FILENO, script.data(), script.size()) == static_cast<ssize_t>(script.size()) ? exit_done
-                                                                                                     : exit_internal;
+  write_out(bash_completion());
+  return exit_done;
 }
 
 }  // namespace shmcoord::tool

@@ -1,6 +1,7 @@
 #include "shmcoord/hold_commands.hpp"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
 
@@ -244,14 +245,16 @@ int acquire_hold(const Arguments& arguments, const process::NameOptions& name, s
         return made;
       });
   const Acquired got = acquire_aloud(*client, request, deadline_of(rule), signals, std::move(tried));
-  // A script that does not get the token does not know that it holds.
+  // A script that does not get the token does not know that it holds. Also when nobody reads: the signal would end us.
+  ::signal(SIGPIPE, SIG_IGN);
   const auto told = [&](const std::string& text) {
     try {
       print_line(text);
-    } catch (...) {
+    } catch (const Error& e) {
+      if (!got.outcome) throw;
       const bool had_some = got.outcome.increased || got.outcome.result == AcquireResult::extended;
       if (!had_some) (void)client->release(holder);
-      throw;
+      throw Error(e.errc(), e.what() + ("; " + title_of(*client)) + (had_some ? " is still held" : " was given back"));
     }
   };
   if (arguments.global.json) told(json_text(document_of(*client, holder, got.outcome)));

@@ -1,7 +1,9 @@
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <exception>
 #include <initializer_list>
@@ -286,12 +288,22 @@ Audience audience_of(const std::vector<std::string>& words) {
 // Another process cut the segment's file off under the mapping. Nothing else in this program can raise SIGBUS.
 void on_bus_error(int) { say_truncated(); }
 
+/// Standard output that was closed must not swallow a token: what stands in its place cannot be written.
+void keep_closed_output() {
+  if (::fcntl(STDOUT_FILENO, F_GETFD) >= 0 || errno != EBADF) return;
+  const int fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (fd < 0 || fd == STDOUT_FILENO) return;
+  (void)::dup3(fd, STDOUT_FILENO, O_CLOEXEC);
+  ::close(fd);
+}
+
 }  // namespace
 }  // namespace shmcoord::tool
 
 int main(int argc, char** argv) {
   namespace engine = shmcoord::engine;
   namespace tool = shmcoord::tool;
+  tool::keep_closed_output();
   engine::occupy_standard_descriptors();
   struct sigaction action {};
   action.sa_handler = tool::on_bus_error;

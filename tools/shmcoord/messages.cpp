@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <ctime>
 
 #include <boost/json.hpp>
@@ -96,7 +97,7 @@ void write_out(std::string_view text) {
   for (std::string_view rest = text; !rest.empty();) {
     const ssize_t n = ::write(STDOUT_FILENO, rest.data(), rest.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw Error(Errc::system, "standard output cannot be written");
+    if (n < 0) throw Error(Errc::system, std::string("standard output cannot be written: ") + std::strerror(errno));
     wrote_output = true;
     rest.remove_prefix(static_cast<std::size_t>(n));
   }

@@ -84,6 +84,7 @@ class Reaper {
 
  private:
   int keep_going() {
+    watching_ = true;
     DeathWatch::block_ending_signals();  // before the keeper's thread starts
     DeathWatch watch(mapping_);
     join();
@@ -163,12 +164,19 @@ class Reaper {
   void emit(const ReapEvent& event) {
     const std::string line =
         args_.global.json ? reap_json(event, process::real_clock().wall_ns()) : printable(event.text) + '\n';
-    write_out(line);
+    try {
+      write_out(line);
+    } catch (const Error& error) {
+      if (!watching_) throw;  // one pass is started for what it says
+      if (!std::exchange(unheard_, true)) say(std::string(error.what()) + "; cleaning up goes on");
+    }
   }
 
   const ReapArgs& args_;
   std::shared_ptr<engine::Mapping> mapping_;
   std::unique_ptr<process::Participant> participant_;
+  bool watching_ = false;
+  bool unheard_ = false;
 };
 
 }  // namespace
