@@ -240,6 +240,33 @@ TEST_F(Inspect, ADocumentOfManyPiecesIsWhole) {
   }
 }
 
+TEST_F(Inspect, WatchOfWhatIsNotThereEndsAtOnce) {
+  ASSERT_EQ(run({"lock", "acquire", "here", "--holder", "me"}).code(), 0);
+  const Finished got = run({"inspect", "--watch", "here", "nope"});
+  EXPECT_EQ(got.code(), 2);
+  EXPECT_NE(got.err.find("no lock or semaphore 'nope' in segment " + segment_ + "; `shmcoord inspect` lists"),
+            std::string::npos)
+      << got.err;
+}
+
+TEST_F(Inspect, WatchTellsOnceWhatIsGone) {
+  ASSERT_EQ(run({"lock", "acquire", "x", "--holder", "me"}).code(), 0);
+  const auto watch = start({"--json", "inspect", "--watch", "x"});
+  const auto lines = [&] {
+    const std::string out = watch->out();
+    return std::count(out.begin(), out.end(), '\n');
+  };
+  ASSERT_TRUE(eventually([&] { return lines() >= 1; })) << watch->err();
+  ASSERT_EQ(run({"lock", "remove", "x", "--force"}).code(), 0);
+  ASSERT_TRUE(eventually([&] { return watch->err().find("'x' is gone; watching on") != std::string::npos; }));
+  const auto before = lines();
+  ASSERT_TRUE(eventually([&] { return lines() >= before + 2; }));
+  watch->signal(SIGTERM);
+  const Finished f = watch->wait();
+  EXPECT_EQ(f.code(), 0);
+  EXPECT_EQ(f.err, "shmcoord: 'x' is gone; watching on\n");
+}
+
 TEST_F(Inspect, WatchWritesADocumentALineUntilItIsInterrupted) {
   ASSERT_EQ(run({"lock", "acquire", "x", "--holder", "me"}).code(), 0);
   const auto watch = start({"--json", "inspect", "--watch"});

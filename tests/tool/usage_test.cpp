@@ -178,6 +178,11 @@ TEST_F(Usage, HelpSaysWhatOneHasToKnow) {
   EXPECT_NE(acquire.find("The first one is not 1"), std::string::npos) << acquire;
   EXPECT_TRUE(flat({"run"}).starts_with("usage: shmcoord run [OPTION...] -- CMD [ARG...] ")) << flat({"run"});
   EXPECT_NE(flat({"force-release"}).find("nobody else is told"), std::string::npos);
+  for (const char* const command : {"release", "heartbeat", "renew"}) {
+    EXPECT_NE(flat({"lock", command}).find("until it is taken away"), std::string::npos) << command;
+    EXPECT_NE(flat({"sem", command}).find("until it is taken away"), std::string::npos) << command;
+  }
+  EXPECT_NE(flat({"inspect"}).find("(exit code 2), also with --watch"), std::string::npos);
   EXPECT_NE(flat({"segment", "remove"}).find("damaged"), std::string::npos);
 }
 

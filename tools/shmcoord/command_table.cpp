@@ -74,7 +74,7 @@ constexpr std::array status_options{
 };
 constexpr std::array force_options{force};
 constexpr std::array inspect_options{
-    Option{"--watch", nullptr, "show it again every second"},
+    Option{"--watch", nullptr, "show it again every second, until interrupted"},
     Option{"--graph", nullptr, "also who waits for whom"},
 };
 constexpr std::array reap_options{
@@ -173,6 +173,8 @@ constexpr std::array sem_resize_more{
 constexpr std::array inspect_more{
     "Of a holder that is dead, but whose lock is kept by processes that it started, these are named as far as /proc "
     "shows them.",
+    "A name that is not there is an error (exit code 2), also with --watch; one that goes while it is watched is told "
+    "once, and watched on.",
     "A `notice` says what is missing here or around a session (a system call, /proc), and what is done without it.",
 };
 constexpr std::array check_more{

@@ -3,8 +3,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
-#include <cstdio>
+#include <utility>
 
 #include "engine/segment_file.hpp"
 #include "process/clock.hpp"
@@ -28,8 +29,8 @@ std::size_t terminal_width() {
   return size.ws_col;
 }
 
-/// Exit code: 0, or 2 when a name is not there.
-int show(const engine::Mapping& mapping, const InspectArgs& args) {
+/// What was asked for and is not there.
+std::vector<std::string> show(const engine::Mapping& mapping, const InspectArgs& args) {
   const process::Clock& clock = process::real_clock();
   const process::Picture picture = process::take_picture(mapping, clock.now_ns(), args.names);
   Scene scene{
@@ -44,28 +45,38 @@ int show(const engine::Mapping& mapping, const InspectArgs& args) {
     if (args.watch && ::isatty(STDOUT_FILENO) == 0) out += '\n';
     write_out(out);
   }
-  for (const std::string& name : picture.unknown) {
-    say_error("not_found", "no lock or semaphore '" + printable(name) + "' in segment " + printable(mapping.name()));
-  }
-  return picture.unknown.empty() ? exit_done : exit_missing;
+  return picture.unknown;
 }
 
-/// Until SIGINT or SIGTERM, which are the normal end. A name may come and go meanwhile.
+/// Exit code: 0, or 2 when a name is not there.
+int show_once(const engine::Mapping& mapping, const InspectArgs& args) {
+  const std::vector<std::string> unknown = show(mapping, args);
+  for (const std::string& name : unknown) say_error("not_found", no_such(name, mapping.name()).what());
+  return unknown.empty() ? exit_done : exit_missing;
+}
+
+/// Until SIGINT or SIGTERM, which are the normal end. What is not there to begin with is a mistyped name rather than
+/// one to wait for; later it may go, which is said once, and come again.
 int watch(const engine::Mapping& mapping, const InspectArgs& args) {
   sigset_t ends;
   sigemptyset(&ends);
   sigaddset(&ends, SIGINT);
   sigaddset(&ends, SIGTERM);
   sigprocmask(SIG_BLOCK, &ends, nullptr);
+  if (const int code = show_once(mapping, args); code != exit_done) return code;
+  std::vector<std::string> gone;
   for (;;) {
-    show(mapping, args);
-    if (std::ferror(stdout) != 0) return exit_done;  // nobody reads any more
     if (mapping.removed() || mapping.check_identity() != engine::Mapping::Identity::same) {
       say_error("segment_gone", "segment " + printable(mapping.name()) + " was removed");
       return exit_missing;
     }
     const timespec second{1, 0};
     if (sigtimedwait(&ends, nullptr, &second) > 0) return exit_done;
+    std::vector<std::string> unknown = show(mapping, args);
+    for (const std::string& name : unknown) {
+      if (std::find(gone.begin(), gone.end(), name) == gone.end()) say("'" + name + "' is gone; watching on");
+    }
+    gone = std::move(unknown);
   }
 }
 
@@ -73,7 +84,7 @@ int watch(const engine::Mapping& mapping, const InspectArgs& args) {
 
 int inspect_command(const InspectArgs& args) {
   const auto mapping = open_read_only(args.global);
-  return args.watch ? watch(*mapping, args) : show(*mapping, args);
+  return args.watch ? watch(*mapping, args) : show_once(*mapping, args);
 }
 
 }  // namespace shmcoord::tool
