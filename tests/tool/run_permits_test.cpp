@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <chrono>
+#include <cstdio>
+#include <fstream>
 #include <string>
 
 #include "support/tool.hpp"
@@ -154,6 +157,54 @@ TEST_F(RunPermits, WithinARunThatHoldsTooMuch) {
   ASSERT_TRUE(eventually([&] { return has(waits->err(), "waiting for 2 permits"); })) << waits->err();
   ASSERT_EQ(run({"sem", "release", "agents", "--holder", "other"}).code(), 0);
   EXPECT_EQ(waits->wait().code(), 0);
+}
+
+// Who is before it in the queue, and does not fit beside the outer run, may give up; a wait without end does not bet on
+// that.
+TEST_F(RunPermits, WithinARunBehindOneThatWaitsForIt) {
+  ASSERT_EQ(run({"sem", "create", "agents", "--capacity", "4"}).code(), 0);
+  const auto within = [this](const std::string& wait) {
+    return start({"run", "-S", "agents:2", "--holder", "outer", "--", "sh", "-c",
+                  "echo $$ >$SCRATCH/in; until [ -e $SCRATCH/go ]; do sleep 0.01; done; exec \"$SHMCOORD\" run " +
+                      wait + " -S agents -- echo in"});
+  };
+  auto endless = within("");
+  ASSERT_GT(pid_from("in"), 0);
+  auto big = start({"sem", "acquire", "agents", "--holder", "big", "--weight", "4"});
+  ASSERT_TRUE(eventually([&] { return has(big->err(), "waiting"); }));
+  std::ofstream(file("go")) << "go";
+  const Finished refused = endless->wait();
+  EXPECT_EQ(refused.code(), 1);
+  EXPECT_TRUE(has(refused.err, "would never be free (deadlock)")) << refused.err;
+  EXPECT_EQ(big->wait().code(), 0);
+  ASSERT_EQ(run({"sem", "release", "agents", "--holder", "big"}).code(), 0);
+
+  ASSERT_EQ(std::remove(file("go").c_str()) + std::remove(file("in").c_str()), 0);
+  auto patient = within("-w 20s");
+  ASSERT_GT(pid_from("in"), 0);
+  big = start({"sem", "acquire", "agents", "--holder", "big", "--weight", "4"});
+  ASSERT_TRUE(eventually([&] { return has(big->err(), "waiting"); }));
+  std::ofstream(file("go")) << "go";
+  ASSERT_TRUE(eventually([&] { return has(patient->err(), "waiting for 1 permit of semaphore 'agents'"); }))
+      << patient->err();
+  big->signal(SIGINT);
+  const Finished got = patient->wait();
+  EXPECT_EQ(got.code(), 0) << got.err;
+  EXPECT_EQ(got.out, "in\n");
+}
+
+TEST_F(RunPermits, WithinARunThatHoldsTooMuchAWaitWithATimeoutIsRefusedToo) {
+  ASSERT_EQ(run({"sem", "create", "agents", "--capacity", "4"}).code(), 0);
+  ASSERT_EQ(run({"sem", "acquire", "agents", "--holder", "other", "--weight", "2"}).code(), 0);
+  const auto began = std::chrono::steady_clock::now();
+  const Finished never = run({"run", "-S", "agents:2", "--", tool_, "run", "-w", "1h", "-S", "agents:3", "--", "true"});
+  EXPECT_EQ(never.code(), 1);
+  EXPECT_TRUE(has(never.err, "would never be free (deadlock)")) << never.err;
+  EXPECT_LT(std::chrono::steady_clock::now() - began, patience / 2);
+  const Finished late =
+      run({"run", "-S", "agents:2", "--", tool_, "run", "-w", "50ms", "-S", "agents:2", "--", "true"});
+  EXPECT_EQ(late.code(), 1);
+  EXPECT_TRUE(has(late.err, "had no room within 0.0s")) << "others could have given back: " << late.err;
 }
 
 }  // namespace

@@ -171,7 +171,7 @@ Acquired acquire_aloud(PrimitiveClient& client, const process::Request& request,
                        const StopSignals& signals, std::optional<process::Answer> tried) {
   Acquired got{tried ? *std::move(tried) : client.acquire(request, process::try_once), 0};
   if (!got.outcome && !got.outcome.impossible && deadline_ns != process::try_once) {
-    if (waits_for_outer_run(client, request)) {
+    if (waits_for_outer_run(client, request, deadline_ns)) {
       got.outcome.result = AcquireResult::deadlock;
       got.outer_run = true;
       return got;

@@ -59,7 +59,7 @@ std::string held_environment(const std::vector<OuterHold>& holds) {
   return std::string(variable) + '=' + marks;
 }
 
-bool waits_for_outer_run(process::PrimitiveClient& client, const process::Request& request) {
+bool waits_for_outer_run(process::PrimitiveClient& client, const process::Request& request, std::int64_t deadline_ns) {
   const std::string mark_without_token = mark_of(client);
   std::vector<std::uint64_t> tokens;
   any_mark(inherited(), [&](std::string_view mark) {
@@ -75,9 +75,9 @@ bool waits_for_outer_run(process::PrimitiveClient& client, const process::Reques
     if (std::find(tokens.begin(), tokens.end(), h.token) != tokens.end()) theirs += h.weight;
   }
   if (theirs == 0) return false;
-  if (client.kind() == engine::Kind::lock) return true;  // who shares it waits only behind one who wants all of it
   const std::uint32_t capacity = client.amounts().capacity;
   if (theirs + request.weight > capacity) return true;
+  if (deadline_ns != process::no_deadline) return false;
   const auto& mapping = client.participant().mapping();
   const auto picture = process::take_picture(mapping, process::real_clock().now_ns(), {client.name()});
   return std::any_of(picture.locks.begin(), picture.locks.end(), [&](const process::LockView& semaphore) {

@@ -29,8 +29,10 @@ struct OuterHold {
 /// "SHMCOORD_HELD=…" for a command: these, and what was inherited.
 [[nodiscard]] std::string held_environment(const std::vector<OuterHold>& holds);
 
-/// Would who waits for this wait for a `run` whose command we are part of? That is so when such a one holds the lock,
-/// or so much of the semaphore that the request, or another one that is before it in the queue, does not fit beside it.
-[[nodiscard]] bool waits_for_outer_run(process::PrimitiveClient& client, const process::Request& request);
+/// Would who waits for this wait in vain for a `run` whose command we are part of? That is so when such a one holds the
+/// lock, or so much of the semaphore that the request does not fit beside it; or, of a wait without end, that another
+/// one before it in the queue does not. With a deadline that one may give up before.
+[[nodiscard]] bool waits_for_outer_run(process::PrimitiveClient& client, const process::Request& request,
+                                       std::int64_t deadline_ns);
 
 }  // namespace shmcoord::tool
