@@ -30,7 +30,7 @@ enum class Errc {
   session_dead,           ///< the session was left, fenced, or its keeper is gone; join anew
   not_a_participant,      ///< this process is a forked child: handles of the parent do not work here; join anew
   unsupported,            ///< the kernel or file system lacks something that cannot be done without
-  deadlock,               ///< this thread already holds the lock
+  deadlock,               ///< this thread already holds it, or waits for who waits for this thread
   system,                 ///< a system call failed; the message names it
 };
 

@@ -9,7 +9,9 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
+#include "shmcoord/deadlock.hpp"
 #include "shmcoord/holder_id.hpp"
 #include "shmcoord/results.hpp"
 #include "shmcoord/session.hpp"
@@ -85,6 +87,8 @@ struct AcquireOutcome {
   std::uint64_t token = 0;  ///< fencing token, >= 1, strictly growing per name (S2-4, S2-8); 0 when not held
   std::optional<Previous> previous = {};   ///< once after a reclaim
   std::optional<HolderInfo> current = {};  ///< who holds it, when it is busy or timed out
+  /// Who waits for whom, when it is a deadlock; the caller comes first. Empty when another one upgrades.
+  std::vector<DeadlockMember> circle = {};
 
   [[nodiscard]] explicit operator bool() const noexcept { return is_held(result); }
 };

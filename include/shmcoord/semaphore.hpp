@@ -36,7 +36,8 @@ struct PermitOutcome {
   std::uint32_t weight = 0;     ///< what the holder has after this call; 0: nothing
   std::uint32_t available = 0;  ///< when it is not held: permits free just now, which others may have come first for
   std::uint64_t token = 0;      ///< fencing token of the hold, >= 1, growing per name; an increase keeps it
-  std::optional<Previous> previous = {};  ///< once after a reclaim: the last one who lost what it held (C-52)
+  std::optional<Previous> previous = {};    ///< once after a reclaim: the last one who lost what it held (C-52)
+  std::vector<DeadlockMember> circle = {};  ///< who waits for whom, when it is a deadlock; the caller comes first
 
   [[nodiscard]] explicit operator bool() const noexcept { return is_held(result); }
 };

@@ -17,6 +17,11 @@ struct SessionOptions {
   /// stale. Manual: heartbeat() and renew() of each hold, so a hung program goes stale too (S1-142, C-51).
   bool manual_heartbeat = false;
   std::chrono::nanoseconds heartbeat_interval = std::chrono::seconds{15};
+  /// A wait that closes a circle of waits, with threads and holders of any session, ends with `deadlock` after a second
+  /// or two. What a thread acquired without naming a holder counts as given back by that thread only: a program in
+  /// which another one does it (a Permit that moves, a lock that is unlocked elsewhere) may switch this off for its
+  /// waits.
+  bool detect_deadlocks = true;
 };
 
 /// One participant. Joining takes a slot in the segment and starts one thread (all signals blocked) that proves to the

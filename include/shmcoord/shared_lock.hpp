@@ -90,6 +90,7 @@ class SHMCOORD_EXPORT SharedLock {
   [[nodiscard]] const std::string& name() const noexcept;
 
  private:
+  friend struct detail::Access;
   enum class Mode : bool { shared, exclusive };
   struct State;
 

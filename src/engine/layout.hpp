@@ -90,6 +90,7 @@ enum SlotFlag : std::uint32_t {
   slot_no_life_word = 2,    // set_robust_list is not available: heartbeat and byte lock only
   slot_inherited_lock = 4,  // a command inherits the second byte lock; dead only when that is free too (`run`)
   slot_no_waitv = 8,        // futex_waitv is not available: its waits are re-checked at short intervals
+  slot_undetected = 16,     // wants no part in finding deadlocks
 };
 
 struct alignas(cache_line) SessionSlot {
@@ -144,7 +145,6 @@ enum EntryFlag : std::uint32_t {
   entry_implicit = 2,  // of lock()/try_lock(): no holder id given
   entry_async = 4,     // nobody sleeps on it: a grant signals the owner's keeper, which writes the pollable fd
   entry_no_lease = 8,  // `run` without --ttl: only release, proof of death or the operator ends it (C-51)
-  entry_provisional = 16,
   entry_first = 32,  // waits before all others, for it holds already what they wait for
 };
 

@@ -28,6 +28,7 @@ enum class WaitEnd : std::uint8_t {
   timed_out,
   stopped,
   impossible,  // it waits for more than there is: the capacity became smaller
+  deadlock,    // it waits for somebody who waits for its caller
   closed,
   unusable,
 };
@@ -83,6 +84,7 @@ class Watched {
 ///                                     reclaim holds whose lease ran out, and add those who hold to the watched;
 ///                                     returns when to ask again (CLOCK_MONOTONIC).
 ///   bool stop_requested()             the caller wants to leave.
+///   bool deadlocked()                 the wait was found to be for ever, and is the one to end.
 ///   bool usable()                     the own session lives and the segment is still there.
 ///   SlotIndex self()                  the own slot, which is not watched.
 template <class P, class Surroundings>
@@ -187,6 +189,7 @@ class Waiter {
     if (around_.stop_requested()) return WaitEnd::stopped;
     if (!around_.usable()) return WaitEnd::unusable;
     if (ops_.need_of(i_) > ops_.capacity() && P::keeps(Safety::waiter_knows_its_need)) return WaitEnd::impossible;
+    if (around_.deadlocked()) return WaitEnd::deadlock;
     if (P::now_ns() >= deadline_ns) return WaitEnd::timed_out;
     return still_waiting;
   }

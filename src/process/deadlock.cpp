@@ -3,17 +3,18 @@
 #include <algorithm>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "core/wait_graph.hpp"
 #include "engine/chunks.hpp"
-#include "engine/control.hpp"
 #include "engine/entry_text.hpp"
 #include "engine/name_index.hpp"
 #include "engine/segment_file.hpp"
 #include "engine/wait.hpp"
 #include "process/clock.hpp"
 #include "process/participant.hpp"
+#include "process/snapshot.hpp"
 
 namespace shmcoord::process {
 namespace {
@@ -26,7 +27,23 @@ using engine::SlotIndex;
 using engine::View;
 using P = engine::RealPolicy;
 
-/// A wait or a hold, as its entry says.
+/// A word, and what it needs to say what its entries are (process/snapshot.hpp).
+struct Word {
+  core::Control control;
+  engine::Handoff handoff;
+  engine::Amount last;
+};
+
+Word load_word(const View& view, RecordIndex record) {
+  Word word{P::load(view.record(record).control), {}, {}};
+  const EntryIndex touched = core::touched(word.control);
+  if (touched == engine::nil_entry || !view.entry_exists(touched)) return word;
+  word.handoff = engine::unpack_handoff(P::load(view.entry(touched).handoff));
+  word.last = engine::unpack_amount(P::load(view.entry(touched).weight));
+  return word;
+}
+
+/// A wait or a hold, as its word and its entry say.
 struct Seen {
   EntryIndex entry = 0;
   std::uint64_t status = 0;
@@ -39,27 +56,31 @@ struct Seen {
 using ActorName = std::tuple<SlotIndex, std::uint64_t, std::uint32_t, std::string>;
 
 /// The segment as a graph, and the way back from it.
-class Picture {
+class Graph {
  public:
-  explicit Picture(const View& view) : view_(view) {
+  /// The words of `exact` are read before any entry, so that what is read of theirs was true at one time if they have
+  /// not moved at the end.
+  Graph(const View& view, const std::vector<RecordIndex>& exact) : view_(view) {
+    for (const RecordIndex record : exact) word_of(record);
     collect();
     for (const Seen& wait : waits) add_wait(wait);
     for (const Seen& hold : holds) add_hold(hold);
-    graph.actors = static_cast<std::uint32_t>(actors_.size());
+    edges.actors = static_cast<std::uint32_t>(actors_.size());
+  }
+  [[nodiscard]] bool stood_still(RecordIndex record) const {
+    return P::load_seq(view_.record(record).control) == words_.at(record).control.seq;
   }
 
-  core::WaitGraph graph;
+  core::WaitGraph edges;
   std::vector<Seen> waits;  // as in the graph
   std::vector<Seen> holds;  // likewise
-  std::vector<RecordIndex> records;
 
  private:
   /// All waits, and what is held by those who wait: who does not wait runs, and what it holds keeps nobody for ever.
   void collect() {
-    each_entry([this](const Seen& seen, Phase phase) {
-      if (phase == Phase::waiting && (seen.flags & engine::entry_async) == 0 && takes_part(seen.owner.slot)) {
-        waits.push_back(seen);
-      }
+    each_entry([this](const Seen& seen, Role role) {
+      const bool sleeps = role == Role::waiting && (seen.flags & engine::entry_async) == 0;
+      if (sleeps && takes_part(seen.owner.slot)) waits.push_back(seen);
     });
     if (waits.empty()) return;
     std::vector<bool> waiting(view_.geo.sizes.sessions);
@@ -68,11 +89,10 @@ class Picture {
       if (wait.owner.slot < waiting.size()) waiting[wait.owner.slot] = true;
       detached = detached || (wait.flags & engine::entry_detached) != 0;
     }
-    each_entry([&](const Seen& seen, Phase phase) {
-      if (phase != Phase::held && phase != Phase::marked) return;
-      const bool waits_too = seen.owner.slot == engine::detached_slot
-                                 ? detached
-                                 : seen.owner.slot < waiting.size() && waiting[seen.owner.slot];
+    each_entry([&](const Seen& seen, Role role) {
+      if (role != Role::held) return;
+      const SlotIndex slot = seen.owner.slot;
+      const bool waits_too = slot == engine::detached_slot ? detached : slot < waiting.size() && waiting[slot];
       if (waits_too) holds.push_back(seen);
     });
   }
@@ -80,17 +100,23 @@ class Picture {
     return !view_.slot_exists(slot) || (P::load(view_.slot(slot).flags) & engine::slot_undetected) == 0;
   }
   template <class Fn>
-  void each_entry(Fn&& fn) const {
+  void each_entry(Fn&& fn) {
     engine::Chunks<P>(view_).for_each([&](std::uint32_t chunk, std::uint64_t owner) {
       for (EntryIndex n = 0; n < engine::entries_per_chunk; ++n) {
         const EntryIndex i = chunk * engine::entries_per_chunk + n;
         const Entry& e = view_.entry(i);
         const std::uint64_t raw = P::load(e.status);
-        const engine::Status s = engine::unpack_status(raw);
-        if (!view_.record_exists(s.record)) continue;
-        fn(Seen{i, raw, s.record, engine::unpack_owner(owner), P::load(e.flags)}, s.phase);
+        const engine::Status status = engine::unpack_status(raw);
+        if (status.phase == Phase::free || !view_.record_exists(status.record)) continue;
+        const Word& word = word_of(status.record);
+        const Meaning meaning = meaning_of(word.control, status.record, i, status, word.handoff);
+        fn(Seen{i, raw, status.record, engine::unpack_owner(owner), P::load(e.flags)}, meaning.role);
       }
     });
+  }
+  const Word& word_of(RecordIndex record) {
+    const auto known = words_.find(record);
+    return known != words_.end() ? known->second : words_.emplace(record, load_word(view_, record)).first->second;
   }
 
   std::uint32_t actor(ActorName name) {
@@ -108,42 +134,45 @@ class Picture {
     return actor({seen.owner.slot, seen.owner.incarnation, 0, std::move(id)});
   }
   std::uint32_t resource(RecordIndex record) {
-    const auto next = static_cast<std::uint32_t>(records.size());
+    const auto next = static_cast<std::uint32_t>(edges.capacity.size());
     const auto [at, added] = resources_.try_emplace(record, next);
     if (added) {
-      records.push_back(record);
-      graph.capacity.push_back(engine::unpack_amount(P::load(view_.record(record).capacity)).amount);
+      const Word& word = word_of(record);
+      const engine::Amount capacity = engine::unpack_amount(P::load(view_.record(record).capacity));
+      edges.capacity.push_back(capacity_to_be(word.control, record, capacity, word.last));
     }
     return at->second;
   }
+  [[nodiscard]] std::uint32_t weight_of(const Seen& seen) {
+    const Word& word = word_of(seen.record);
+    const engine::Amount weight = engine::unpack_amount(P::load(view_.entry(seen.entry).weight));
+    return weight_to_be(word.control, seen.record, seen.entry, weight, word.last, word.handoff);
+  }
 
   void add_wait(const Seen& seen) {
-    const Entry& e = view_.entry(seen.entry);
-    const std::uint64_t now = P::load_seq(view_.record(seen.record).control);
-    core::WaitEdge& wait = graph.waits.emplace_back();
+    core::WaitEdge& wait = edges.waits.emplace_back();
     wait.actor = actor_of(seen);
     const std::uint32_t thread = thread_of(seen);
     if (thread != wait.actor) wait.also = thread;
     wait.resource = resource(seen.record);
-    wait.need = engine::unpack_amount(P::load(e.weight)).amount;
+    wait.need = weight_of(seen);
     const bool first = (seen.flags & engine::entry_first) != 0;
+    const std::uint64_t now = word_of(seen.record).control.seq;
     wait.place = first ? 0 : engine::seq_of_stamp(engine::unpack_status(seen.status).stamp, now);
-    wait.since = static_cast<std::int64_t>(P::load(e.since_ns));
+    wait.since = static_cast<std::int64_t>(P::load(view_.entry(seen.entry).since_ns));
   }
-  void add_hold(const Seen& seen) {
-    const std::uint32_t weight = engine::unpack_amount(P::load(view_.entry(seen.entry).weight)).amount;
-    graph.holds.push_back({actor_of(seen), resource(seen.record), weight});
-  }
+  void add_hold(const Seen& seen) { edges.holds.push_back({actor_of(seen), resource(seen.record), weight_of(seen)}); }
 
   const View& view_;
+  std::unordered_map<RecordIndex, Word> words_;
+  std::unordered_map<RecordIndex, std::uint32_t> resources_;
   std::map<ActorName, std::uint32_t> actors_;
-  std::map<RecordIndex, std::uint32_t> resources_;
 };
 
-DeadlockMember describe(const View& view, const Picture& picture, const core::Deadlock& found, std::size_t at,
+DeadlockMember describe(const View& view, const Graph& graph, const core::Deadlock& found, std::size_t at,
                         std::int64_t now_ns) {
   const auto& circle = found.circle;
-  const Seen& wait = picture.waits[circle[at].wait];
+  const Seen& wait = graph.waits[circle[at].wait];
   const Entry& e = view.entry(wait.entry);
   const auto since = [now_ns](const Entry& of) {
     return std::chrono::nanoseconds(core::age_ns(static_cast<std::int64_t>(P::load(of.since_ns)), now_ns));
@@ -165,15 +194,15 @@ DeadlockMember describe(const View& view, const Picture& picture, const core::De
     member.command = engine::load_line<P>(slot.command.data(), slot.command.size());
   }
   if (const auto hold = circle[(at + circle.size() - 1) % circle.size()].hold) {
-    member.holds = title(picture.holds[*hold].record);
-    member.held_for = since(view.entry(picture.holds[*hold].entry));
+    member.holds = title(graph.holds[*hold].record);
+    member.held_for = since(view.entry(graph.holds[*hold].entry));
   }
   return member;
 }
 
-std::vector<RecordIndex> records_of(const Picture& picture, const core::Deadlock& found) {
+std::vector<RecordIndex> records_of(const Graph& graph, const core::Deadlock& found) {
   std::vector<RecordIndex> records;
-  for (const std::size_t wait : found.waits) records.push_back(picture.waits[wait].record);
+  for (const std::size_t wait : found.waits) records.push_back(graph.waits[wait].record);
   std::sort(records.begin(), records.end());
   records.erase(std::unique(records.begin(), records.end()), records.end());
   return records;
@@ -181,43 +210,36 @@ std::vector<RecordIndex> records_of(const Picture& picture, const core::Deadlock
 
 }  // namespace
 
-std::vector<FoundDeadlock> find_deadlocks(const engine::Mapping& mapping, std::int64_t now_ns, const Participant* who) {
+std::vector<FoundDeadlock> find_deadlocks(const engine::Mapping& mapping, std::int64_t now_ns) {
   const View& view = mapping.view();
-  std::map<RecordIndex, std::uint64_t> sequences;  // of those that may take part
+  std::vector<RecordIndex> suspect;
   {
-    const Picture first(view);
-    if (first.waits.empty()) return {};
-    for (const core::Deadlock& found : core::find_deadlocks(first.graph)) {
-      for (const RecordIndex record : records_of(first, found)) sequences.try_emplace(record, 0);
+    const Graph graph(view, {});
+    for (const core::Deadlock& found : core::find_deadlocks(graph.edges)) {
+      const auto records = records_of(graph, found);
+      suspect.insert(suspect.end(), records.begin(), records.end());
     }
   }
-  if (sequences.empty()) return {};
-  for (auto& [record, seq] : sequences) {
-    if (who != nullptr) {
-      const Participant::Helping helping(*who, record);
-      engine::ControlOps<P>(view, record, 0).finish_now();
-    }
-    seq = P::load_seq(view.record(record).control);
-  }
-  const Picture second(view);
+  if (suspect.empty()) return {};
+  const Graph graph(view, suspect);
   std::vector<FoundDeadlock> all;
-  for (const core::Deadlock& found : core::find_deadlocks(second.graph)) {
+  for (const core::Deadlock& found : core::find_deadlocks(graph.edges)) {
     FoundDeadlock deadlock;
-    const Seen& victim = second.waits[found.circle.front().wait];
+    const Seen& victim = graph.waits[found.circle.front().wait];
     deadlock.victim = victim.entry;
     deadlock.status = victim.status;
     deadlock.slot = victim.owner.slot;
     deadlock.incarnation = victim.owner.incarnation;
-    deadlock.since_ns = second.graph.waits[found.circle.front().wait].since;
+    deadlock.since_ns = graph.edges.waits[found.circle.front().wait].since;
     for (std::size_t at = 0; at < found.circle.size(); ++at) {
-      deadlock.circle.push_back(describe(view, second, found, at, now_ns));
+      deadlock.circle.push_back(describe(view, graph, found, at, now_ns));
     }
-    const auto records = records_of(second, found);
-    const bool stood_still = std::all_of(records.begin(), records.end(), [&](RecordIndex record) {
-      const auto noted = sequences.find(record);
-      return noted != sequences.end() && P::load_seq(view.record(record).control) == noted->second;
+    const auto records = records_of(graph, found);
+    const bool was_true = std::all_of(records.begin(), records.end(), [&](RecordIndex record) {
+      const bool exact = std::find(suspect.begin(), suspect.end(), record) != suspect.end();
+      return exact && graph.stood_still(record);
     });
-    if (stood_still) all.push_back(std::move(deadlock));
+    if (was_true) all.push_back(std::move(deadlock));
   }
   return all;
 }
@@ -227,7 +249,7 @@ void DeadlockWatch::look(const Participant& who, std::int64_t now_ns) {
   const std::unique_lock one(looking_, std::try_to_lock);
   if (!one) return;
   const View& view = who.mapping().view();
-  auto found = find_deadlocks(who.mapping(), now_ns, &who);
+  auto found = find_deadlocks(who.mapping(), now_ns);
   {
     const std::scoped_lock lock(mutex_);
     told_.clear();

@@ -16,17 +16,18 @@
 // acquired without naming a holder; the holder's id in its session, or without one if it is detached (C-50). Who waits
 // by an id keeps its thread from going on too.
 //
-// Nobody is accused falsely. What is read one after the other need not have been true at one time. So the words of the
-// locks and semaphores that take part are finished and their sequences noted, then everything is read once more, and it
-// counts if these words have not moved since: then all of it was true at once, and a deadlock does not end by itself.
-// What is not seen (an entry that is being prepared, a wait of wait_fd(), a session that wants none of this) counts as
-// somebody who runs. One thing cannot be seen: that another thread will give back what this one acquired (a Permit
-// that was moved, a lock that is unlocked elsewhere); such programs switch it off (SessionOptions).
+// Nobody is accused falsely. What is read one after the other need not have been true at one time. So where a circle is
+// suspected, the words of the locks and semaphores that take part are read first, then everything else once more, and
+// it counts if these words have not moved since: then all of it was true at once, and a deadlock does not end by
+// itself. What an entry is, is said by its word (process/snapshot.hpp), which may not have been finished. What is not
+// seen (an entry that is being prepared, a wait of wait_fd(), a session that wants none of this) counts as somebody who
+// runs. One thing cannot be seen: that another thread will give back what this one acquired (a Permit that was moved, a
+// lock that is unlocked elsewhere); such programs switch it off (SessionOptions).
 //
 // Each session looks for itself, by whichever of its threads has waited for a second, at most once a second and for at
 // most a twentieth of its time; it tells those of its own threads that are victims. The victim is the wait that began
-// last, and whoever closes a circle begins to wait by that: so it is found a second later by its own thread, and nobody
-// has to tell another process anything.
+// last (by the coarse clock), and whoever closes a circle begins to wait by that: so it is found a second later by its
+// own thread, and nobody has to tell another process anything.
 //
 // If we die here: nothing was written. A victim gives up its place as with any cancelled wait.
 
@@ -47,10 +48,8 @@ struct FoundDeadlock {
   std::vector<DeadlockMember> circle;  // the victim first
 };
 
-/// All of them. `who` finishes words while it looks; without one nothing is written, and an answer about words that are
-/// not finished may be out of date.
-[[nodiscard]] std::vector<FoundDeadlock> find_deadlocks(const engine::Mapping& mapping, std::int64_t now_ns,
-                                                        const Participant* who = nullptr);
+/// All of them. Writes nothing; a read-only mapping will do.
+[[nodiscard]] std::vector<FoundDeadlock> find_deadlocks(const engine::Mapping& mapping, std::int64_t now_ns);
 
 /// A session's look at deadlocks. Thread-safe.
 class DeadlockWatch {

@@ -36,6 +36,12 @@ struct detail::Access {
     if (!s.state_) throw Error(Errc::session_dead, "the session was moved from or left");
     return s.state_;
   }
+  static const std::shared_ptr<process::PrimitiveClient>& client(const Lock& lock);
+  static const std::shared_ptr<process::PrimitiveClient>& client(const SharedLock& lock);
+  static const std::shared_ptr<process::PrimitiveClient>& client(const Semaphore& semaphore);
+  static std::unique_ptr<MultiHold::State> plan(Session& session, std::span<const Wanted> wanted,
+                                                std::int64_t deadline_ns, const std::stop_token& stop);
+  static MultiHold hold(std::unique_ptr<MultiHold::State> state) noexcept;
 };
 
 /// Runs `f`; an exception becomes an error code, and the answer of `failed()`.

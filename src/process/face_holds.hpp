@@ -106,14 +106,17 @@ class ThreadHolds {
 
   void lock(std::uint32_t weight) {
     Hold& hold = to_lock();
-    if (!client_.try_fast(hold, weight)) (void)client_.acquire_implicit(hold, weight, process::no_deadline);
+    if (client_.try_fast(hold, weight)) return;
+    client_.require_no_deadlock(client_.acquire_implicit(hold, weight, process::no_deadline));
   }
   /// False: not within the time, or this thread holds already.
   bool lock_within(std::uint32_t weight, std::chrono::nanoseconds timeout) {
     Hold& hold = mine();
     if (hold.state == Hold::State::held) return false;
     if (client_.try_fast(hold, weight)) return true;
-    return static_cast<bool>(client_.acquire_implicit(hold, weight, deadline_after(timeout)));
+    const process::Answer answer = client_.acquire_implicit(hold, weight, deadline_after(timeout));
+    client_.require_no_deadlock(answer);
+    return static_cast<bool>(answer);
   }
   void unlock() noexcept {
     if (Hold* const hold = held()) client_.unlock_implicit(*hold);

@@ -19,6 +19,8 @@ struct Lock::State {
       : session(std::move(of)), client(session->client(name, {.lease = options})), holds(*client) {}
 };
 
+const std::shared_ptr<PrimitiveClient>& detail::Access::client(const Lock& lock) { return present(lock.state_).client; }
+
 Lock::Lock(Session& session, std::string_view name, const LockOptions& options)
     : state_(std::make_unique<State>(detail::Access::usable_state(session), name, options)) {}
 
@@ -126,7 +128,7 @@ void Lock::remove(Session& session, std::string_view name, bool force) {
 
 LockGuard::LockGuard(Lock& lock, HolderId holder, const AcquireOptions& options) : holder_(std::move(holder)) {
   AcquireOutcome got = lock.acquire(holder_, options);
-  if (!got) throw Error(Errc::deadlock, "waiting for lock '" + lock.name() + "' would never end");
+  if (!got) throw Error(Errc::deadlock, "lock '" + lock.name() + "' would never be free: " + to_string(got.circle));
   lock_ = &lock;
   token_ = got.token;
   previous_ = std::move(got.previous);

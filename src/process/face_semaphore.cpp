@@ -29,6 +29,7 @@ PermitOutcome outcome_of(Answer answer) {
   outcome.available = answer.available;
   outcome.token = answer.token;
   outcome.previous = std::move(answer.previous);
+  outcome.circle = std::move(answer.circle);
   return outcome;
 }
 
@@ -101,6 +102,10 @@ struct Semaphore::State {
   std::vector<Hold*> unused_;
   std::vector<Hold*> all_;
 };
+
+const std::shared_ptr<PrimitiveClient>& detail::Access::client(const Semaphore& semaphore) {
+  return present(semaphore.state_).client;
+}
 
 Semaphore::Semaphore(Session& session, std::string_view name, const SemaphoreOptions& options)
     : state_(std::make_unique<State>(detail::Access::usable_state(session), name, options)) {}
@@ -219,6 +224,7 @@ Permit::Permit(Semaphore& semaphore, std::uint32_t weight, std::int64_t deadline
   if (!state.client->try_fast(hold, weight)) {
     try {
       const Answer answer = state.client->acquire_implicit(hold, weight, deadline_ns);
+      state.client->require_no_deadlock(answer);
       if (!answer) {
         if (answer.impossible) {
           throw Error(Errc::invalid_argument, state.client->too_much_text(weight));

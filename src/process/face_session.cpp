@@ -9,6 +9,7 @@ Session::Session(const Segment& segment, const SessionOptions& options) {
   join.label = options.label;
   join.manual_heartbeat = options.manual_heartbeat;
   join.heartbeat_interval = options.heartbeat_interval;
+  join.detect_deadlocks = options.detect_deadlocks;
   state_ = std::make_shared<State>(segment, std::shared_ptr<process::Participant>(
                                                 process::Participant::join(detail::Access::mapping(segment), join)));
 }

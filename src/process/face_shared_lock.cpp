@@ -23,6 +23,10 @@ struct SharedLock::State {
   }
 };
 
+const std::shared_ptr<process::PrimitiveClient>& detail::Access::client(const SharedLock& lock) {
+  return present(lock.state_).client;
+}
+
 SharedLock::SharedLock(Session& session, std::string_view name, const LockOptions& options)
     : state_(std::make_unique<State>(detail::Access::usable_state(session), name, options)) {}
 
@@ -61,10 +65,11 @@ bool SharedLock::upgrade_within(std::optional<std::chrono::nanoseconds> timeout)
   process::Hold& hold = state.held();
   if (hold.weight == process::whole_lock) return true;
   const process::Answer answer = state.client->upgrade_implicit(hold, deadline_after(timeout));
-  if (answer.result == AcquireResult::deadlock) {
+  if (answer.result == AcquireResult::deadlock && answer.circle.empty()) {
     throw Error(Errc::deadlock, "another one upgrades " + state.client->title() +
                                     " already and waits for this shared hold; give it back, and lock again");
   }
+  state.client->require_no_deadlock(answer);
   return static_cast<bool>(answer);
 }
 

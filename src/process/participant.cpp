@@ -146,6 +146,7 @@ void Participant::become_alive(const JoinOptions& options) {
   const auto slots = slots_of(*mapping_);
   slots.reset_life(slot_);
   manual_ = options.manual_heartbeat;
+  if (options.detect_deadlocks) deadlocks_.emplace();
   describe(options);
   keeper_ = std::make_unique<Keeper>(mapping_, slot_, Keeper::Options{manual_, options.heartbeat_interval.count()});
   if (!keeper_->start()) RealPolicy::store(s.flags, RealPolicy::load(s.flags) | engine::slot_no_life_word);
@@ -169,7 +170,8 @@ void Participant::describe(const JoinOptions& options) {
     RealPolicy::store(s.helping, 0);
   }
   RealPolicy::store(s.watching, 0);
-  RealPolicy::store(s.flags, (manual_ ? engine::slot_manual : 0U) | (has_futex_waitv() ? 0U : engine::slot_no_waitv));
+  RealPolicy::store(s.flags, (manual_ ? engine::slot_manual : 0U) | (has_futex_waitv() ? 0U : engine::slot_no_waitv) |
+                                 (deadlocks_ ? 0U : engine::slot_undetected));
   RealPolicy::store(s.beat_interval_ns, static_cast<std::uint64_t>(options.heartbeat_interval.count()));
   RealPolicy::set(s.uid, ::geteuid());
   RealPolicy::set(s.session_id, session_id_);

@@ -5,11 +5,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/layout.hpp"
 #include "engine/view.hpp"
+#include "process/deadlock.hpp"
 #include "process/keeper.hpp"
 
 // One joined session: a slot, its keeper, and the entries that it owns.
@@ -40,6 +42,7 @@ struct JoinOptions {
   std::string label;
   bool manual_heartbeat = false;
   std::chrono::nanoseconds heartbeat_interval = std::chrono::seconds(15);
+  bool detect_deadlocks = true;
 };
 
 class Participant {
@@ -60,6 +63,8 @@ class Participant {
   [[nodiscard]] const std::shared_ptr<engine::Mapping>& shared_mapping() const noexcept { return mapping_; }
   [[nodiscard]] bool manual_heartbeat() const noexcept { return manual_; }
   [[nodiscard]] Keeper& keeper() noexcept { return *keeper_; }
+  /// nullptr: the session wants no part in it.
+  [[nodiscard]] DeadlockWatch* deadlocks() noexcept { return deadlocks_ ? &*deadlocks_ : nullptr; }
 
   /// False after leave(), in a forked child, when fenced, when the segment was removed or replaced. Five loads.
   [[nodiscard]] bool usable() const noexcept {
@@ -147,6 +152,7 @@ class Participant {
   bool manual_ = false;
   engine::Word32 left_;
   std::unique_ptr<Keeper> keeper_;
+  std::optional<DeadlockWatch> deadlocks_;
   std::mutex names_mutex_;
   std::mutex mutex_;
   std::vector<engine::EntryIndex> free_;

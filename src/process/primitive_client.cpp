@@ -37,6 +37,7 @@ struct PrimitiveClient::Around {
   const std::stop_token& stop;
   bool robbed = false;
   std::list<BoundWatch> bound = {};
+  std::int64_t began_ns = 0;
 
   static constexpr std::size_t most_bound = 4;  // each costs a thread; the look once a second has to do for the others
 
@@ -72,7 +73,23 @@ struct PrimitiveClient::Around {
     } catch (...) {
       again = now + engine::recheck_ns;  // no memory, a damaged segment: the next look, or somebody else
     }
+    look_for_deadlocks(now);
     return std::max(again, now + 1'000'000);
+  }
+
+  // Who waits for long looks for a circle of waits, for all threads of the session.
+  void look_for_deadlocks(std::int64_t now) noexcept {
+    DeadlockWatch* const watch = client.participant_->deadlocks();
+    if (began_ns == 0) began_ns = now;
+    if (watch == nullptr || now - began_ns < DeadlockWatch::patience_ns) return;
+    try {
+      watch->look(*client.participant_, now);
+    } catch (...) {  // no memory, or a damaged segment: the wait goes on
+    }
+  }
+  bool deadlocked() const noexcept {
+    DeadlockWatch* const watch = client.participant_->deadlocks();
+    return watch != nullptr && watch->is_told(hold.entry, RealPolicy::load(client.view().entry(hold.entry).status));
   }
 
   // Takes away from holders that are dead or whose lease ran out. True: it did.
@@ -328,6 +345,11 @@ Answer PrimitiveClient::acquire_with(Hold& hold, const Request& request, std::in
     }
     switch (end) {
       case engine::WaitEnd::impossible: return not_held(AcquireResult::busy, true);
+      case engine::WaitEnd::deadlock: {
+        Answer answer = not_held(AcquireResult::deadlock);
+        answer.circle = participant_->deadlocks()->take(hold.entry);
+        return answer;
+      }
       case engine::WaitEnd::timed_out: return not_held(AcquireResult::timed_out);
       case engine::WaitEnd::stopped: return not_held(AcquireResult::cancelled);
       case engine::WaitEnd::granted:
@@ -350,15 +372,15 @@ void PrimitiveClient::require_segment(const Hold& hold, std::uint64_t token) {
 void PrimitiveClient::prepare(Hold& hold, const Request& request) {
   auto& mapping = participant_->mapping();
   // Of an implicit one nothing else changes while the record is the same.
-  if (hold.implicit && hold.prepared && hold.weight == request.weight) return;
+  if (hold.implicit && hold.prepared && hold.weight == request.weight && hold.thread == this_thread_id()) return;
   if (hold.entry == engine::nil_entry) {
     const engine::EntryIndex taken = hold.detached ? participant_->take_detached_entry() : participant_->take_entry();
     const std::scoped_lock lock(mutex_);
     hold.entry = taken;
   }
   engine::Entry& e = view().entry(hold.entry);
-  static thread_local const auto thread = static_cast<std::uint32_t>(::gettid());
-  RealPolicy::set(e.thread, thread);
+  hold.thread = this_thread_id();
+  RealPolicy::set(e.thread, hold.thread);
   if (!engine::write_texts(view(), mapping, hold.entry, request.holder, request.reason.value_or(""))) {
     throw Error(Errc::no_space, "no space left in the file system of " + mapping.path() + " for the reason");
   }
@@ -439,16 +461,22 @@ Hold& PrimitiveClient::new_implicit() {
   return hold;
 }
 
-Answer PrimitiveClient::acquire_implicit(Hold& hold, std::uint32_t weight, std::int64_t deadline_ns) {
+Answer PrimitiveClient::acquire_implicit(Hold& hold, std::uint32_t weight, std::int64_t deadline_ns,
+                                         const std::stop_token& stop) {
   participant_->require_usable();
   require_permits("the weight", weight);
   hold.lost.reset();
   hold.previous.reset();
   Request request;
   request.weight = weight;
-  Answer answer = acquire_with(hold, request, deadline_ns, std::stop_token{});
+  Answer answer = acquire_with(hold, request, deadline_ns, stop);
   hold.previous = answer.previous;
   return answer;
+}
+
+void PrimitiveClient::require_no_deadlock(const Answer& answer) const {
+  if (answer.result != AcquireResult::deadlock) return;
+  throw Error(Errc::deadlock, title() + " would never be free: " + to_string(answer.circle));
 }
 
 Answer PrimitiveClient::upgrade_implicit(Hold& hold, std::int64_t deadline_ns) {

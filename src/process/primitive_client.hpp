@@ -1,5 +1,7 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <array>
 #include <condition_variable>
 #include <cstdint>
@@ -102,6 +104,13 @@ struct NameOptions {
 inline constexpr std::int64_t no_deadline = INT64_MAX;
 inline constexpr std::int64_t try_once = 0;
 
+/// Of the kernel, for people, and to tell the threads of a session apart. A forked child goes on with its parent's.
+inline std::uint32_t this_thread_id() noexcept {
+  static thread_local std::uint32_t id __attribute__((tls_model("initial-exec"))) = 0;
+  if (id == 0) id = static_cast<std::uint32_t>(::gettid());
+  return id;
+}
+
 struct Hold {
   explicit Hold(const engine::ControlOps<engine::RealPolicy>& on) noexcept : ops(on) {}
 
@@ -109,6 +118,7 @@ struct Hold {
   std::string holder;
   engine::EntryIndex entry = engine::nil_entry;
   std::uint32_t weight = 0;  // that the entry says, held or not
+  std::uint32_t thread = 0;  // likewise: who prepared it
   std::uint64_t token = 0;   // of the present hold; valid while `state` is held
   enum class State : std::uint8_t { idle, waiting, held } state = State::idle;
   bool busy = false;       // a thread is inside acquire() with it
@@ -164,10 +174,13 @@ class PrimitiveClient {
   // Implicit holds, for lock() and unlock(): the Hold belongs to one thread at a time.
   Hold& new_implicit();
   /// Throws like acquire().
-  Answer acquire_implicit(Hold& hold, std::uint32_t weight, std::int64_t deadline_ns);
+  Answer acquire_implicit(Hold& hold, std::uint32_t weight, std::int64_t deadline_ns, const std::stop_token& stop = {});
+  /// For those who have no answer to give: throws Error(deadlock) if it is one.
+  void require_no_deadlock(const Answer& answer) const;
   /// The uncontended path of a Hold that was used before, with the same weight. False: take the long way.
   bool try_fast(Hold& hold, std::uint32_t weight) noexcept {
-    if (hold.weight != weight || hold.entry == engine::nil_entry || !participant_->usable()) return false;
+    const bool prepared = hold.weight == weight && hold.thread == this_thread_id() && hold.entry != engine::nil_entry;
+    if (!prepared || !participant_->usable()) return false;
     const engine::Result r = hold.ops.try_acquire(hold.entry, weight, hold.start_ns());
     if (r.step != engine::Step::acquired) return false;
     hold.token = r.seq;

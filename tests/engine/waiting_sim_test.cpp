@@ -42,6 +42,7 @@ struct Around {
   }
   std::int64_t check_holders(const ControlOps<P>&, Watched&) const { return never; }
   bool stop_requested() const { return false; }
+  bool deadlocked() const { return false; }
   bool usable() const { return true; }
   SlotIndex self() const { return Segment::slot_of(process); }
 };

@@ -304,6 +304,25 @@ TEST_F(EveryInstruction, PermitsOfASemaphore) {
        .outcomes = {"free"}});
 }
 
+TEST_F(EveryInstruction, SeveralAtOnce) {
+  const auto takes_all = [](Actor& v) { EXPECT_TRUE(acquire_all(*v.session, {{*pool, 3}, *v.lock})); };
+  die({.name = "taken and given back",
+       .before = opens_pool,
+       .operation = takes_all,
+       .outcomes = {"free", "free after died", "free"}});
+  die({.name = "of which one is missing",
+       .before =
+           [](Actor& v) {
+             opens_pool(v);
+             (void)pool->try_acquire(victim, 6);
+           },
+       .operation =
+           [](Actor& v) {
+             EXPECT_FALSE(acquire_all(*v.session, {{*pool, 3}, *v.lock}, std::chrono::seconds{0}));
+           },
+       .outcomes = {"free", "free after died", "free"}});
+}
+
 TEST_F(EveryInstruction, AShareOfAQuota) {
   die({.name = "joined",
        .operation = [](Actor& v) { Semaphore quota(*v.session, "quota", {.per_session = 2}); },

@@ -212,6 +212,7 @@ class World {
     }
     std::int64_t check_holders(const ControlOps<P>&, engine::Watched&) const noexcept { return never; }
     bool stop_requested() const noexcept { return false; }
+    bool deadlocked() const noexcept { return false; }
     bool usable() const noexcept { return true; }
     SlotIndex self() const noexcept { return slot; }
   };

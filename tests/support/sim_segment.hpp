@@ -129,6 +129,7 @@ class Segment {
       return std::numeric_limits<std::int64_t>::max();
     }
     bool stop_requested() const noexcept { return false; }
+    bool deadlocked() const noexcept { return false; }
     bool usable() const noexcept { return true; }
     SlotIndex self() const noexcept { return slot_of(process); }
   };

@@ -66,7 +66,7 @@ TEST_F(Usage, Names) {
   expect_usage({"run", "-l", "x", "--holder", "", "--", "true"}, "holder id '' is empty");
   expect_usage({"run", "-l", "x", "-l", "y", "-l", "x", "--", "true"}, "'x' is given twice");
   expect_usage({"run", "-l", "x", "--shared", "x", "--", "true"}, "'x' is given twice");
-  expect_usage({"run", "-S", "x", "-S", "x:2", "--", "true"}, "'x' is given twice");
+  expect_usage({"run", "-S", "x", "-S", "x:1048575", "--", "true"}, "'x', all together: '1048576' is not a number of");
   expect_usage({"run", "-l", "x", "-S", "x", "--", "true"}, "'x' is given twice");
   expect_usage({"run", "-S", "a:b:2", "--", "true"}, "'a:b' has a ':'");
   expect_usage({"run", "-S", ":2", "--", "true"}, "semaphore name '' is empty");

@@ -223,7 +223,7 @@ int say_not_acquired(PrimitiveClient& client, const process::Request& request, c
                               "has ended: it is held already, so leave the inner one out, or use another " +
                               std::string(word_of(client.kind())));
       } else {
-        say_error(result, title + ": the wait could never end (deadlock)");
+        say_error(result, title + " would never be free (deadlock): " + to_string(got.outcome.circle));
       }
       return exit_busy;
     default: return busy(is_lock ? "is busy" : "is full");

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "process/acquire_all.hpp"
 #include "shmcoord/acquire.hpp"
 #include "shmcoord/command_table.hpp"
 #include "shmcoord/durations.hpp"
@@ -60,6 +61,13 @@ class LossBell {
     const std::uint64_t one = 1;
     (void)!::write(fd_, &one, sizeof one);
   }
+  /// Forgets it.
+  void hush() noexcept {
+    const std::scoped_lock guard(mutex_);
+    text_.clear();
+    std::uint64_t rung = 0;
+    (void)!::read(fd_, &rung, sizeof rung);
+  }
   [[nodiscard]] int fd() const noexcept { return fd_; }
   [[nodiscard]] std::string text() {
     const std::scoped_lock guard(mutex_);
@@ -76,6 +84,52 @@ class LossBell {
   int fd_;
   std::mutex mutex_;
   std::string text_;
+};
+
+/// How they are taken.
+struct Taking {
+  std::string holder;
+  std::int64_t deadline_ns;
+  const StopSignals& signals;
+  LossBell& bell;
+};
+
+/// One of them.
+class Taken {
+ public:
+  Taken(Held& held, const Taking& how, const process::Request& request, std::optional<process::Answer> tried = {})
+      : held_(held), how_(how), request_(request), tried_(std::move(tried)) {}
+
+  process::Answer acquire() {
+    callback_ = held_.client->on_lost([this, title = title_of(*held_.client)](const HolderId&, const Lost& lost) {
+      how_.bell.ring(title, lost);
+    });
+    got_ = acquire_aloud(*held_.client, request_, how_.deadline_ns, how_.signals, std::exchange(tried_, std::nullopt));
+    held_.token = got_.outcome.token;
+    return got_.outcome;
+  }
+  void give_back() noexcept {
+    held_.client->remove_on_lost(callback_);
+    try {
+      if (!stands()) say("lost " + title_of(*held_.client) + " while waiting for the others");
+      (void)held_.client->release(how_.holder);
+    } catch (const std::exception&) {  // the segment is gone, and the hold with it
+    }
+    how_.bell.hush();
+  }
+  [[nodiscard]] bool stands() const { return held_.client->stands(how_.holder, held_.token); }
+
+  int say_not_acquired(const WaitRule& rule) {
+    return tool::say_not_acquired(*held_.client, request_, got_, rule);
+  }
+
+ private:
+  Held& held_;
+  const Taking& how_;
+  process::Request request_;
+  std::optional<process::Answer> tried_;
+  Acquired got_;
+  std::uint64_t callback_ = 0;
 };
 
 /// The guardian does not outlive us, and leaves no zombie to a parent that does not reap.
@@ -307,32 +361,25 @@ int run_command(const Arguments& arguments) {
     return request;
   };
   std::optional<process::Answer> tried;
-  std::vector<std::unique_ptr<PrimitiveClient>> clients;
+  std::vector<Held> held;
   const bool can_make = plan.wanted.front().kind == engine::Kind::lock;
   const auto if_missing = can_make ? IfMissing::create : IfMissing::fail;
   const auto participant = join_and(arguments.global, if_missing, "run", [&](auto joined) {
-    clients.clear();
+    held.clear();
     for (const Wanted& wanted : plan.wanted) {
       const process::NameOptions options{.kind = wanted.kind};
-      clients.push_back(std::make_unique<PrimitiveClient>(joined, wanted.name, options));
-      clients.back()->on_lost(
-          [&bell, title = title_of(*clients.back())](const HolderId&, const Lost& lost) { bell.ring(title, lost); });
+      held.push_back({std::make_unique<PrimitiveClient>(joined, wanted.name, options)});
     }
-    tried = clients.front()->acquire(request_for(plan.wanted.front()), process::try_once);
+    tried = held.front().client->acquire(request_for(plan.wanted.front()), process::try_once);
     return joined;
   });
-  const std::int64_t deadline_ns = deadline_of(plan.wait);
-  std::vector<Held> held;
-  for (std::size_t i = 0; i < clients.size(); ++i) {
-    const process::Request request = request_for(plan.wanted[i]);
-    const Acquired got = acquire_aloud(*clients[i], request, deadline_ns, signals, std::exchange(tried, std::nullopt));
-    if (!got.outcome) {
-      const int code = say_not_acquired(*clients[i], request, got, plan.wait);
-      (void)release_all(held, plan.holder, false);
-      return code;
-    }
-    held.push_back({std::move(clients[i]), got.outcome.token});
+  const Taking how{plan.holder, deadline_of(plan.wait), signals, bell};
+  std::vector<Taken> parts;
+  for (std::size_t i = 0; i < held.size(); ++i) {
+    parts.emplace_back(held[i], how, request_for(plan.wanted[i]), std::exchange(tried, std::nullopt));
   }
+  const process::AllAnswer all = process::acquire_all(std::span(parts));
+  if (all.held == 0) return parts[all.failed].say_not_acquired(plan.wait);
   const int code = Front(guardian, terminal, bell, plan.task, adopts)
                        .run(*participant, command_environment(held, plan.first, plan.task.wait_tree));
   return release_all(held, plan.holder, code == exit_lost) ? code : exit_lost;

@@ -9,6 +9,7 @@
 
 #include "engine/layout.hpp"
 #include "engine/random.hpp"
+#include "process/acquire_all.hpp"
 #include "shmcoord/durations.hpp"
 #include "shmcoord/messages.hpp"
 #include "shmcoord/numbers.hpp"
@@ -71,15 +72,22 @@ std::vector<Wanted> wanted_of(const Arguments& arguments, std::string& first) {
   const bool permits_first = arguments.first_of({"--shared", "--sem"}) == "--sem" && !arguments.has("--lock");
   const auto is_first = [&](const Wanted& w) { return !permits_first || w.kind == engine::Kind::semaphore; };
   first = std::find_if(wanted.begin(), wanted.end(), is_first)->name;
-  std::sort(wanted.begin(), wanted.end(),
-            [](const Wanted& a, const Wanted& b) { return std::tie(a.kind, a.name) < std::tie(b.kind, b.name); });
-  // A name is one thing, so that it cannot be both a lock and a semaphore either.
-  for (auto w = wanted.begin(); w != wanted.end(); ++w) {
-    if (std::any_of(wanted.begin(), w, [&](const Wanted& other) { return other.name == w->name; })) {
-      throw UsageError{"'" + printable(w->name) + "' is given twice; give it once"};
+  std::stable_sort(wanted.begin(), wanted.end(), [](const Wanted& a, const Wanted& b) {
+    return process::taken_before(a.kind, a.name, b.kind, b.name);
+  });
+  std::vector<Wanted> once;
+  for (const Wanted& w : wanted) {
+    const auto same = std::find_if(once.begin(), once.end(), [&](const Wanted& other) { return other.name == w.name; });
+    if (same == once.end()) {
+      once.push_back(w);
+    } else if (same->kind == engine::Kind::semaphore && w.kind == engine::Kind::semaphore) {
+      same->weight = parse_permits("--sem '" + printable(w.name) + "', all together",
+                                   std::to_string(std::uint64_t{same->weight} + w.weight));
+    } else {
+      throw UsageError{"'" + printable(w.name) + "' is given twice; give it once"};
     }
   }
-  return wanted;
+  return once;
 }
 
 }  // namespace

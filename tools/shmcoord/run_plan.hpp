@@ -22,7 +22,7 @@ struct Wanted {
 };
 
 struct Plan {
-  // Sorted by kind and name: whoever takes several takes them in the same order, so none waits in a circle.
+  // In the order in which everybody takes several (process/acquire_all.hpp).
   std::vector<Wanted> wanted;
   std::string first;  // SHMCOORD_TOKEN is its token: of the locks as typed with -l, else of all as typed
   std::string holder;
