@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "support/lock_specification.hpp"
+#include "support/history_judge.hpp"
 #include "support/long_form.hpp"
 
 // The judge of recorded histories is judged here: each kind of lie is planted and must be found, what really happened
@@ -64,7 +64,7 @@ History history(const std::vector<Line>& lines, std::int64_t max_hold = 0) {
   return h;
 }
 
-bool believed(const History& h) { return !unexplained_lock(h).has_value(); }
+bool believed(const History& h) { return !unexplained_object(h).has_value(); }
 bool believed(const std::vector<Line>& lines, std::int64_t max_hold = 0) { return believed(history(lines, max_hold)); }
 
 constexpr auto acquire = Verb::acquire;
@@ -167,7 +167,7 @@ class PlantedLie : public testing::TestWithParam<Lie> {};
 
 TEST_P(PlantedLie, is_found_and_its_truth_believed) {
   Lie lie = GetParam();
-  const auto bad = unexplained_lock(history(lie.lines));
+  const auto bad = unexplained_object(history(lie.lines));
   ASSERT_TRUE(bad);
   EXPECT_LE(bad->prefix.size(), lie.lines.size());
   if (lie.truth.client == nullptr) {
@@ -290,7 +290,7 @@ TEST(Linearizability, the_shortest_prefix_ends_where_the_lie_shows) {
   std::vector<Line> lines{holds, gives_back, {"p2.0", attempt, "b", 7, 8, "acquired", 5}};
   lines.push_back({"p3.0", status, "", 9, 10, "held", 5, "b"});
   lines.push_back({"p3.0", acquire, "c", 3, 30, "timed_out"});
-  const auto bad = unexplained_lock(history(lines));
+  const auto bad = unexplained_object(history(lines));
   ASSERT_TRUE(bad);
   EXPECT_EQ(bad->object, Text("x"));
   ASSERT_EQ(bad->prefix.size(), 4U);
@@ -310,7 +310,7 @@ TEST(Linearizability, each_lock_is_judged_by_itself) {
 /// drift. Nothing is remembered, so only for a handful of operations.
 class BruteForce {
  public:
-  BruteForce(const LockSpecification& spec, std::vector<LockStep> steps) : spec_(spec), steps_(std::move(steps)) {}
+  BruteForce(const LockSpecification& spec, std::vector<Step> steps) : spec_(spec), steps_(std::move(steps)) {}
 
   bool explained() {
     order_.resize(steps_.size());
@@ -350,6 +350,7 @@ class BruteForce {
         }
       }
       from_ns = std::max(from_ns, steps_[order_[n]].call_ns);
+      if (from_ns > steps_[order_[n]].latest_ns) return false;
       std::vector<LockSpecification::State> after;
       for (const auto& state : states) spec_.apply(state, steps_[order_[n]], {from_ns, until_ns}, after);
       states = std::move(after);
@@ -359,7 +360,7 @@ class BruteForce {
   }
 
   const LockSpecification& spec_;
-  std::vector<LockStep> steps_;
+  std::vector<Step> steps_;
   std::vector<std::size_t> order_;
 };
 
@@ -414,7 +415,7 @@ class RandomExecution {
     static const std::vector<std::string> answers{
         "acquired", "extended",  "busy",    "timed_out", "released",     "refreshed", "held",   "free",     "true",
         "false",    "reclaimed", "nothing", "removed",   "already_free", "not_owner", "in_use", "not_found"};
-    LockStep step{o};
+    Step step{o};
     step.return_ns = now;
     const auto& lock = state.lock;
     for (const std::string& answer : answers) {
@@ -457,7 +458,7 @@ class RandomExecution {
   }
 
   std::mt19937_64 random_;
-  LockFacts facts_;
+  ObjectFacts facts_;
   std::vector<std::int64_t> ends_;
 };
 
@@ -507,10 +508,10 @@ TEST(Linearizability, agrees_with_all_permutations_of_small_histories) {
     if (h.empty()) continue;
     if (random() % 4 != 0) lie(h, random);
     if (random() % 3 == 0) h[random() % h.size()].return_ns = no_return;
-    LockFacts facts;
+    ObjectFacts facts;
     if (random() % 3 == 0) facts.deaths[h.front().process()] = h[random() % h.size()].call_ns;
     const LockSpecification spec(facts);
-    const auto steps = lock_steps(h, facts, {});
+    const auto steps = lock_steps(h, facts);
     if (steps.size() > 7) continue;
     const bool expected = BruteForce(spec, steps).explained();
     ASSERT_EQ(explained(spec, steps), expected) << "history " << i;

@@ -100,6 +100,7 @@ History Recorder::collect() const {
         o.who = {};
         o.got = 0;
         o.why = Loss::none;
+        o.has = o.available = o.used = 0;
         o.return_ns = no_return;
       }
       history.push_back(o);
@@ -116,6 +117,8 @@ std::string to_json(const Operation& o) {
   put(in, "ttl_ns", o.ttl_ns);
   put(in, "limit_ns", o.limit_ns);
   put(in, "token", o.token);
+  put(in, "weight", o.weight);
+  if (o.verb != Verb::status) put(in, "capacity", o.capacity);
   json::object line{{"client", view(o.client)},
                     {"object", view(o.object)},
                     {"op", view(to_string(o.verb))},
@@ -126,6 +129,10 @@ std::string to_json(const Operation& o) {
     put(out, "answer", o.answer);
     put(out, "token", o.got);
     put(out, "holder", o.who);
+    put(out, "has", o.has);
+    put(out, "available", o.available);
+    put(out, "used", o.used);
+    if (o.verb == Verb::status) put(out, "capacity", o.capacity);
     if (o.why != Loss::none) out["loss"] = view(to_string(o.why));
     line["out"] = std::move(out);
     line["return_ns"] = o.return_ns;
@@ -146,12 +153,18 @@ Operation from_json(std::string_view text_of_line) {
   o.ttl_ns = number<std::int64_t>(in, "ttl_ns");
   o.limit_ns = number<std::int64_t>(in, "limit_ns");
   o.token = number<std::uint64_t>(in, "token");
+  o.weight = number<std::uint32_t>(in, "weight");
+  o.capacity = number<std::uint32_t>(in, "capacity");
   o.call_ns = line.at("call_ns").to_number<std::int64_t>();
   if (const json::value* const end = line.if_contains("return_ns"); end != nullptr) {
     const json::object& out = line.at("out").as_object();
     o.answer = text(out, "answer");
     o.got = number<std::uint64_t>(out, "token");
     o.who = text(out, "holder");
+    o.has = number<std::uint32_t>(out, "has");
+    o.available = number<std::uint32_t>(out, "available");
+    o.used = number<std::uint32_t>(out, "used");
+    if (o.verb == Verb::status) o.capacity = number<std::uint32_t>(out, "capacity");
     if (const Text loss = text(out, "loss"); !loss.empty()) {
       o.why = find<Loss>(
           losses, [](Loss l) { return to_string(l); }, loss, "loss");

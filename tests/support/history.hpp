@@ -12,15 +12,15 @@
 #include "shmcoord/results.hpp"
 #include "support/linearizability.hpp"
 
-// What several processes did with locks, and when: a recorder that loses nothing when a process is killed, and a file
-// with one JSON object per line.
+// What several processes did with locks and semaphores, and when: a recorder that loses nothing when a process is
+// killed, and a file with one JSON object per line.
 //
 // An operation is a plain value, and the recorder's rows lie in memory that forked processes share. The call is written
 // before the operation begins and the return after it ended, so whoever is killed in between leaves a call without a
 // return: it may have taken effect or not, now or later.
 //
 // Two lines are no calls of a client but facts about the run, written by whoever runs it: `died` says that process
-// `client` was killed, not before call_ns and not after return_ns; `configure` says how a lock was made.
+// `client` was killed, not before call_ns and not after return_ns; `configure` says how a lock or a semaphore was made.
 
 namespace shmcoord::test {
 
@@ -54,29 +54,36 @@ enum class Verb : std::uint8_t {
   is_current,
   force_release,
   remove,
+  resize,
+  place,  // in the queue: of a holder of the same process
   died,
   configure,
 };
-inline constexpr std::array<std::string_view, 11> verbs{"try_acquire", "acquire", "release",    "heartbeat",
-                                                        "renew",       "status",  "is_current", "force_release",
-                                                        "remove",      "died",    "configure"};
+inline constexpr std::array<std::string_view, 13> verbs{
+    "try_acquire",   "acquire", "release", "heartbeat", "renew", "status",   "is_current",
+    "force_release", "remove",  "resize",  "place",     "died",  "configure"};
 constexpr std::string_view to_string(Verb verb) { return verbs.at(static_cast<std::size_t>(verb)); }
 
 struct Operation {
   Text client;  ///< process.thread; it has one operation at a time
-  Text object;  ///< name of the lock
+  Text object;  ///< name of the lock or semaphore
   Verb verb = Verb::status;
   // in
   Text holder;                ///< force_release: empty is anybody
   std::int64_t ttl_ns = 0;    ///< acquire: 0 is the lock's own
   std::int64_t limit_ns = 0;  ///< acquire: how long to wait; configure: max_hold_duration
   std::uint64_t token = 0;    ///< is_current: of that hold
+  std::uint32_t weight = 0;   ///< of permits that are asked for
   std::int64_t call_ns = 0;
   // out
-  Text answer;            ///< as to_string() of the result has it
-  std::uint64_t got = 0;  ///< acquire, status: token of the hold
-  Text who;               ///< status: who holds; acquire: who lost it before
-  Loss why = Loss::none;  ///< why `who` lost it; release, heartbeat: why the caller did
+  Text answer;                  ///< as to_string() of the result has it
+  std::uint64_t got = 0;        ///< acquire, status: token of the hold; place: 1 is next, 0 none
+  Text who;                     ///< status: who holds; acquire: who lost it before
+  Loss why = Loss::none;        ///< why `who` lost it; release, heartbeat: why the caller did
+  std::uint32_t has = 0;        ///< acquire: permits that the holder has now
+  std::uint32_t available = 0;  ///< acquire that was refused: permits that are free
+  std::uint32_t used = 0;       ///< status
+  std::uint32_t capacity = 0;   ///< status; of a resize and of a semaphore's configure: what is given
   std::int64_t return_ns = no_return;
 
   [[nodiscard]] bool returned() const noexcept { return return_ns != no_return; }

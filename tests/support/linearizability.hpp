@@ -20,8 +20,8 @@
 // history only when no order explains it.
 //
 // Three things go beyond the textbook.
-//   No answer    An operation whose process died (return_ns is `no_return`) may come at any time after its call, with
-//                any answer, or never.
+//   No answer    An operation whose process died (return_ns is `no_return`) may come at any time after its call and
+//                until latest_ns, with any answer, or never.
 //   Choice       An operation may leave the state in several ways. The specification names all of them.
 //   Drift        A state may change without any call: a lease runs out, the dead are buried. The specification says
 //                what a state may become between two moments. It should say what *may* happen by the latest moment, so
@@ -40,7 +40,8 @@ struct Moment {
   std::int64_t until_ns = 0;
 };
 
-/// Operation has call_ns, return_ns and ==. apply() and drift() append each state that may follow; none: impossible.
+/// Operation has call_ns, return_ns, latest_ns and ==. apply() and drift() append each state that may follow; none:
+/// impossible.
 template <class S>
 concept Specification = requires(const S& s, const typename S::State& state, const typename S::Operation& operation,
                                  Moment when, std::vector<typename S::State>& next) {
@@ -49,6 +50,8 @@ concept Specification = requires(const S& s, const typename S::State& state, con
   { state == state } -> std::convertible_to<bool>;
   s.apply(state, operation, when, next);
   s.drift(state, when, next);
+  { S::only_looks(operation) } -> std::same_as<bool>;
+  { S::comes_at_once(operation) } -> std::same_as<bool>;
 };
 
 template <Specification S>
@@ -61,7 +64,9 @@ class Linearizability {
     for (const Operation& o : history) (o.return_ns == no_return ? open_ : done_).push_back(o);
     const auto earlier = [](const Operation& a, const Operation& b) { return a.call_ns < b.call_ns; };
     std::sort(done_.begin(), done_.end(), earlier);
-    std::sort(open_.begin(), open_.end(), earlier);
+    for (auto at = open_.begin(); at != open_.end(); ++at) {  // equal ones stay side by side
+      std::rotate(std::upper_bound(open_.begin(), at, *at, earlier), at, at + 1);
+    }
   }
 
   /// Exhausts the search if it must.
@@ -84,7 +89,7 @@ class Linearizability {
   struct Node {
     Index base = 0;             // done_[0 .. base) have come, done_[base] has not
     std::vector<Index> ahead;   // of done_, sorted
-    std::vector<Index> opened;  // of open_, sorted
+    std::vector<Index> opened;  // of open_, sorted; without those that could come no more
     State state;
     std::int64_t from_ns = 0;  // the latest call of all that have come; follows from the first three
     bool operator==(const Node& o) const {
@@ -108,7 +113,8 @@ class Linearizability {
     return std::binary_search(sorted.begin(), sorted.end(), i);
   }
 
-  // What is looked at first is pushed last: who must return first, then the unanswered, then the drift.
+  // What is looked at first is pushed last: what comes at once, by its call; who must return first; the other
+  // unanswered ones; the drift.
   void expand(const Node& node, std::vector<Node>& stack) {
     std::int64_t until_ns = no_return;
     std::vector<Index> callable;
@@ -121,13 +127,44 @@ class Linearizability {
     std::sort(callable.begin(), callable.end(),
               [&](Index a, Index b) { return done_[a].return_ns > done_[b].return_ns; });
 
-    specification_.drift(node.state, {node.from_ns, until_ns}, next_);
-    push(node, stack, [](Node&) {});
-    for (Index i = 0; i < open_.size() && open_[i].call_ns <= until_ns; ++i) {
-      if (contains(node.opened, i)) continue;
+    // A look that is possible now, and was called before something that has come, need not be tried later.
+    const auto look = std::find_if(callable.begin(), callable.end(), [&](Index i) {
+      if (done_[i].call_ns > node.from_ns || !S::only_looks(done_[i])) return false;
+      specification_.apply(node.state, done_[i], {node.from_ns, until_ns}, next_);
+      const bool right = !next_.empty();
+      next_.clear();
+      return right;
+    });
+    const bool looks = look != callable.end();
+    if (looks) {
+      callable = {*look};
+    } else {
+      specification_.drift(node.state, {node.from_ns, until_ns}, next_);
+      push(node, stack, [](Node&) {});
+      expand_unanswered(node, until_ns, stack, false);
+    }
+    for (const Index i : callable) {
+      const std::int64_t from_ns = std::max(node.from_ns, done_[i].call_ns);
+      specification_.apply(node.state, done_[i], {from_ns, until_ns}, next_);
+      push(node, stack, [&](Node& n) {
+        n.from_ns = from_ns;
+        std::erase_if(n.opened, [&](Index opened) { return open_[opened].latest_ns < from_ns; });
+        if (i != n.base) return insert(n.ahead, i);
+        const auto gap = std::find_if(n.ahead.begin(), n.ahead.end(), [&](Index a) { return a != ++n.base; });
+        if (gap == n.ahead.end()) ++n.base;
+        n.ahead.erase(n.ahead.begin(), gap);
+      });
+    }
+    if (!looks) expand_unanswered(node, until_ns, stack, true);
+  }
+
+  void expand_unanswered(const Node& node, std::int64_t until_ns, std::vector<Node>& stack, bool at_once) {
+    for (Index i = open_within(until_ns); i-- > 0;) {
+      if (S::comes_at_once(open_[i]) != at_once || contains(node.opened, i)) continue;
+      const std::int64_t from_ns = std::max(node.from_ns, open_[i].call_ns);
+      if (from_ns > open_[i].latest_ns) continue;
       if (i > 0 && open_[i] == open_[i - 1] && !contains(node.opened, i - 1))
         continue;  // of equal ones one after another
-      const std::int64_t from_ns = std::max(node.from_ns, open_[i].call_ns);
       specification_.apply(node.state, open_[i], {from_ns, until_ns}, next_);
       std::erase(next_, node.state);  // as if it never came
       push(node, stack, [&](Node& n) {
@@ -135,17 +172,11 @@ class Linearizability {
         n.from_ns = from_ns;
       });
     }
-    for (const Index i : callable) {
-      const std::int64_t from_ns = std::max(node.from_ns, done_[i].call_ns);
-      specification_.apply(node.state, done_[i], {from_ns, until_ns}, next_);
-      push(node, stack, [&](Node& n) {
-        n.from_ns = from_ns;
-        if (i != n.base) return insert(n.ahead, i);
-        const auto gap = std::find_if(n.ahead.begin(), n.ahead.end(), [&](Index a) { return a != ++n.base; });
-        if (gap == n.ahead.end()) ++n.base;
-        n.ahead.erase(n.ahead.begin(), gap);
-      });
-    }
+  }
+  [[nodiscard]] Index open_within(std::int64_t until_ns) const {
+    const auto end =
+        std::partition_point(open_.begin(), open_.end(), [&](const Operation& o) { return o.call_ns <= until_ns; });
+    return static_cast<Index>(end - open_.begin());
   }
 
   template <class Come>

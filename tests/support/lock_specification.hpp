@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -11,7 +10,7 @@
 #include <vector>
 
 #include "core/lock_machine.hpp"
-#include "support/history.hpp"
+#include "support/history_steps.hpp"
 
 // What a recorded history of one lock is judged by: the pure machine of core/, and around it only what a history knows
 // that the machine does not, or the other way round.
@@ -30,8 +29,7 @@
 //           its loss. So a wait during which something could rob it has further steps, which need not come, with a
 //           holder that can do nothing but lose the lock again. And who is robbed before it could ask whom it follows
 //           is not told, or without the name: the next one hears of this loss instead.
-// Owed      Who lost a hold is told why by its next release or heartbeat (its session remembers that), until it
-//           releases or acquires; only then does the machine's own answer count.
+// Owed      Who lost a hold is told why before the machine's own answer counts (history_steps.hpp).
 // Names     A removal is right at a moment when nobody holds; "not found", when the name need not exist: an acquire
 //           makes it again some time before it succeeds.
 //
@@ -40,34 +38,10 @@
 
 namespace shmcoord::test {
 
-/// What is known beside the calls.
-struct LockFacts {
-  core::LockConfig config;
-  std::map<Text, std::int64_t> deaths;  // of a process: not before
-};
-
-struct LockStep : Operation {
-  std::int64_t latest_ns = no_return;  ///< without a return: takes effect until then, or never
-  bool fleeting = false;               ///< the hold may be lost before the call returns
-  bool passing = false;                ///< only that: a grant that is lost before its waiter wakes
-  friend bool operator==(const LockStep&, const LockStep&) = default;
-};
-
 class LockSpecification {
  public:
-  using Operation = LockStep;
-  struct Holder {  // C-50: the same id in another session is another holder
-    Text process;
-    Text id;
-    bool passing = false;
-    friend bool operator==(const Holder&, const Holder&) = default;
-  };
+  using Operation = Step;
   using Machine = core::LockMachine<Holder, std::monostate>;
-  struct Owed {
-    Holder holder;
-    Loss why = Loss::none;
-    friend bool operator==(const Owed&, const Owed&) = default;
-  };
   struct State {
     Machine::State lock;
     bool token_open = false;  // of the present hold only the least possible token is known
@@ -76,14 +50,16 @@ class LockSpecification {
     friend bool operator==(const State&, const State&) = default;
   };
 
-  explicit LockSpecification(LockFacts facts) : facts_(std::move(facts)) {}
+  explicit LockSpecification(ObjectFacts facts) : facts_(std::move(facts)) {}
 
   [[nodiscard]] State initial() const { return {}; }
+  static bool only_looks(const Operation&) { return false; }  // a look may show an open token
+  static bool comes_at_once(const Operation&) { return false; }
 
   void apply(const State& state, const Operation& o, Moment when, std::vector<State>& next) const {
-    if (!o.returned() && when.from_ns > o.latest_ns) return;
-    const Holder caller{o.process(), o.holder, o.passing};
-    if (o.passing && !state.lock.is_free()) return;
+    const bool passing = o.part == Part::passing;
+    const Holder caller{o.process(), o.holder, passing};
+    if (passing && !state.lock.is_free()) return;
     std::optional<State> after;
     switch (o.verb) {
       case Verb::try_acquire:
@@ -95,8 +71,7 @@ class LockSpecification {
       case Verb::is_current: after = is_current(state, o); break;
       case Verb::force_release: after = force(state, o, when); break;
       case Verb::remove: after = remove(state, o); break;
-      case Verb::died:
-      case Verb::configure: break;  // facts
+      default: break;  // facts, and what is asked of semaphores
     }
     if (after) next.push_back(std::move(*after));
   }
@@ -123,43 +98,24 @@ class LockSpecification {
 
   [[nodiscard]] std::uint64_t hash(const State& state) const {
     std::uint64_t h = sim::mix(state.lock.next_token, (state.token_open ? 2U : 0U) + (state.exists ? 1U : 0U));
-    const auto add = [&h](const Holder& holder) {
-      h = sim::mix(h, std::hash<std::string_view>{}(holder.process));
-      h = sim::mix(h, std::hash<std::string_view>{}(holder.id));
-    };
     if (state.lock.held) {
-      add(state.lock.held->holder);
+      h = state.lock.held->holder.mixed_into(h);
       h = sim::mix(h, state.lock.held->token);
       h = sim::mix(h, static_cast<std::uint64_t>(state.lock.held->last_heartbeat_ns));
     }
-    if (state.lock.previous) add(state.lock.previous->holder);
-    for (const Owed& owed : state.owed) add(owed.holder);
+    if (state.lock.previous) h = state.lock.previous->holder.mixed_into(h);
+    for (const Owed& owed : state.owed) h = owed.holder.mixed_into(h);
     return h;
   }
 
  private:
   static constexpr std::int64_t long_ago = std::numeric_limits<std::int64_t>::min();
 
-  static bool says(const Operation& o, std::string_view answer) {
-    return !o.returned() || std::string_view(o.answer) == answer;
-  }
-
-  static auto find_owed(auto& owed, const Holder& holder) {
-    return std::find_if(owed.begin(), owed.end(), [&](const Owed& o) { return o.holder == holder; });
-  }
-  static void forget(State& state, const Holder& holder) {
-    const auto at = find_owed(state.owed, holder);
-    if (at != state.owed.end()) state.owed.erase(at);
-  }
-
   static State robbed(const State& before, Machine::Outcome outcome) {
     State after = before;
     after.lock = std::move(outcome.state);
     after.token_open = false;
-    const Holder& holder = before.lock.held->holder;
-    const Loss why = after.lock.previous->why;
-    forget(after, holder);
-    if (why != Loss::died && !holder.passing) after.owed.push_back({holder, why});  // the dead do not ask
+    remember(after.owed, {before.lock.held->holder, after.lock.previous->why});
     return after;
   }
 
@@ -177,7 +133,7 @@ class LockSpecification {
   [[nodiscard]] std::optional<State> acquire(const State& state, const Operation& o, const Holder& caller,
                                              Moment when) const {
     State after = state;
-    forget(after, caller);
+    forget(after.owed, caller);
     if (o.returned() && state.lock.is_held_by(caller) && !is_token(after, o.got)) return std::nullopt;
     Machine::State lock = after.lock;
     const bool grants = lock.is_free();
@@ -279,76 +235,22 @@ class LockSpecification {
     return after;
   }
 
-  LockFacts facts_;
+  ObjectFacts facts_;
 };
 
-struct UnexplainedLock {
-  Text object;
-  History prefix;  // of the operations on it, and with the deaths
-};
-
-/// The steps of the operations on one lock. `gone_ns`: when a killed process was gone for certain.
-inline std::vector<LockStep> lock_steps(const History& operations, const LockFacts& facts,
-                                        const std::map<Text, std::int64_t>& gone_ns) {
-  std::vector<LockStep> steps;
+/// The steps of the operations on one lock.
+inline std::vector<Step> lock_steps(const History& operations, const ObjectFacts& facts) {
+  std::vector<Step> steps;
   for (const Operation& o : operations) {
-    LockStep& step = steps.emplace_back(LockStep{o});
-    const auto gone = gone_ns.find(o.process());
-    const std::int64_t end_ns = o.returned() || gone == gone_ns.end() ? o.return_ns : gone->second;
-    if (o.verb != Verb::acquire) step.latest_ns = end_ns;
-    // Who robs so soon: an operator, or, of one that the machine let sleep for long, its lease.
-    const auto forced = [&](const Operation& other) {
-      if (other.verb != Verb::force_release) return false;
-      const bool robs = std::string_view(other.answer) == to_string(core::MaintenanceResult::reclaimed);
-      return (robs || !other.returned()) && other.call_ns <= end_ns && o.call_ns <= other.return_ns;
-    };
-    const core::LockConfig& c = facts.config;
-    std::int64_t lease_ns = o.ttl_ns != 0 ? o.ttl_ns : c.ttl_ns != 0 ? c.ttl_ns : c.stale_threshold_ns;
-    if (c.max_hold_ns != 0) lease_ns = std::min(lease_ns, c.max_hold_ns);
-    const std::int64_t asleep_ns = end_ns == no_return ? 0 : end_ns - o.call_ns;
-    const auto times =
-        std::count_if(operations.begin(), operations.end(), forced) + asleep_ns / std::max(lease_ns, std::int64_t{1});
+    Step& step = steps.emplace_back(Step{o});
+    if (o.verb != Verb::acquire) step.latest_ns = facts.end_ns(o);
+    const std::int64_t times = robberies(operations, o, facts);
     step.fleeting = times > 0;
     if (o.verb != Verb::acquire) continue;
-    LockStep passing = step;
-    passing.passing = true;
-    passing.latest_ns = end_ns;
-    passing.return_ns = no_return;
+    const Step passing = step.possible(Part::passing, facts.end_ns(o));
     steps.insert(steps.end(), static_cast<std::size_t>(times), passing);
   }
   return steps;
-}
-
-/// Judges each lock of a history by itself: linearizability is local.
-inline std::optional<UnexplainedLock> unexplained_lock(const History& history) {
-  std::map<Text, LockFacts> facts;
-  std::map<Text, History> of;
-  std::map<Text, std::int64_t> gone_ns;
-  for (const Operation& o : history) {
-    if (o.verb == Verb::died) {
-      gone_ns[o.process()] = o.return_ns;
-    } else if (o.verb == Verb::configure) {
-      facts[o.object].config.max_hold_ns = o.limit_ns;
-    } else {
-      of[o.object].push_back(o);
-    }
-  }
-  for (const auto& [object, operations] : of) {
-    for (const Operation& o : history) {
-      if (o.verb == Verb::died) facts[object].deaths[o.process()] = o.call_ns;
-    }
-    const auto steps = unexplained(LockSpecification(facts[object]), lock_steps(operations, facts[object], gone_ns));
-    if (!steps) continue;
-    History part;
-    for (const LockStep& step : *steps) {
-      if (!step.passing) part.push_back(step);
-    }
-    for (const Operation& o : history) {
-      if (o.verb == Verb::died && o.call_ns <= part.back().call_ns) part.push_back(o);
-    }
-    return UnexplainedLock{object, std::move(part)};
-  }
-  return std::nullopt;
 }
 
 }  // namespace shmcoord::test
