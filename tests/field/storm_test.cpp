@@ -57,6 +57,8 @@ class StormTest : public ToolTest {
     random_.seed(seed_);
     std::cout << "SHMCOORD_STORM_SEED=" << seed_ << std::endl;
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // what others leave behind comes to us
+    Session session{handle_};
+    for (const StormPool& pool : storm_pools) Semaphore{session, pool.name, {.capacity = pool.capacity}};
   }
   ~StormTest() override {
     do {
@@ -114,6 +116,15 @@ class StormTest : public ToolTest {
         Lock lock{session, name};
         EXPECT_TRUE(lock.acquire(HolderId("next"), {}, patience)) << name;  // the last lease may run for a moment
       }
+      for (const StormPool& made : storm_pools) {
+        Semaphore pool{session, made.name};
+        pool.resize(made.capacity);
+        EXPECT_TRUE(pool.try_acquire(HolderId("next"), made.capacity)) << made.name << ": some permits are not free";
+        EXPECT_EQ(pool.used(), made.capacity) << made.name;
+        pool.release(HolderId("next"));
+        EXPECT_EQ(pool.available(), made.capacity) << made.name;
+        Semaphore::remove(session, made.name);
+      }
       for (const process::LockView& seen : process::take_picture(mapping, engine::RealPolicy::now_ns()).locks) {
         Lock lock{session, seen.name};
         EXPECT_TRUE(lock.try_acquire(HolderId("next"))) << seen.name << " is not free at once";
@@ -140,7 +151,9 @@ class StormTest : public ToolTest {
     EXPECT_EQ(run({"segment", "check"}).code(), 0);
     std::cout << ledger_.lives() << " lives, " << killed_ << " killed and " << stopped_ << " stopped from outside, "
               << ledger_.additions() << " additions, " << ledger_.carried() << " of them ended by the next holder, "
-              << ledger_.robberies() << " holders robbed, " << ledger_.steps() << " steps\n";
+              << ledger_.visits() << " visits with permits, " << ledger_.marks_of_the_dead()
+              << " of them ended by a death, " << ledger_.robberies() << " holders robbed, " << ledger_.steps()
+              << " steps\n";
     EXPECT_TRUE(raged());
   }
 
@@ -177,7 +190,17 @@ class StormTest : public ToolTest {
     const std::size_t n = dice(Ledger::accounts);
     const std::string holder = " --holder script-" + std::to_string(seed) + " ";
     const std::string bound = std::string("lock acquire ") + accounts[bound_account] + holder;
-    switch (dice(8)) {
+    switch (dice(12)) {
+      case 8: {
+        const std::string permits = std::string(storm_pools[seed % storm_pools.size()].name) + holder;
+        return "\"$SHMCOORD\" sem acquire -w 2s --weight 2 --pid $$ " + permits + ">&2 || exit 1; [ " +
+               std::to_string(dice(2)) + " = 0 ] || \"$SHMCOORD\" sem release " + permits;
+      }
+      case 9:
+        return std::string("exec \"$SHMCOORD\" run -w 2s -S ") + storm_pools[seed % storm_pools.size()].name + ":" +
+               std::to_string(1 + dice(3)) + " -- true";
+      case 10: return std::string("exec \"$SHMCOORD\" run -w 2s --shared ") + tree_name + " -- true";
+      case 11: return std::string("exec \"$SHMCOORD\" run -w 2s -l ") + tree_name + " -- true";
       case 0: return "exec \"$SHMCOORD\" lock acquire fence0 --ttl 30ms -n" + holder;
       case 1: {
         const auto all = children_of(::getpid());
@@ -251,7 +274,8 @@ class StormTest : public ToolTest {
 
   /// Has everything happened that the end is to be right after? A slow machine takes its time.
   [[nodiscard]] bool raged() const {
-    return ledger_.additions() > 100 && ledger_.carried() > 0 && ledger_.robberies() > 0 && killed_ > 10;
+    return ledger_.additions() > 100 && ledger_.carried() > 0 && ledger_.robberies() > 0 && killed_ > 10 &&
+           ledger_.visits() > 100 && ledger_.marks_of_the_dead() > 0;
   }
 
   /// False when nothing has happened for a minute: no step, nobody ended or began.

@@ -13,6 +13,7 @@
 #include <iostream>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "process/identity.hpp"
@@ -28,6 +29,14 @@
 // A fence is of a lock that is taken away from its holders (by leases, by force): it refuses a token lower than the
 // highest it has seen, and sees it if two lives have the same one.
 //
+// A room is of a semaphore or a shared lock of which nobody is robbed: whoever has permits of it leaves its mark there,
+// a word with its life and its weight, after it was let in and until before it gives back. So at any moment the marks
+// of the living weigh no more than the permits that are out, and never more than there are; a writer weighs as much as
+// there is room for, so nobody is beside it. Weights are added up by everybody who comes in. A sum that is too large
+// counts only if the same marks are still there when they are read again, since then they were there at one moment, and
+// if their lives have not ended: what the killed had may have gone to others, and their marks are taken away by whoever
+// meets them. A kernel that has told of a death shows the process as exiting, so no permit can be given out before.
+//
 // Tokens are also appended to a file for each account, by programs that have no part in the memory too. They are in
 // order there.
 //
@@ -40,6 +49,7 @@ class Ledger {
  public:
   static constexpr std::size_t accounts = 4;
   static constexpr std::size_t fences = 2;
+  static constexpr std::size_t rooms = 3;
   static constexpr std::uint64_t max_lives = 1U << 18U;
 
   explicit Ledger(std::string directory) : directory_(std::move(directory)) {}
@@ -47,6 +57,7 @@ class Ledger {
   /// This process takes part from here on.
   void begin_life() {
     me_ = ++books_->lives;
+    places_.fill(no_place);
     if (me_ >= max_lives) std::abort();
     std::array<char, 32> self{};
     (void)!::readlink("/proc/self", self.data(), self.size() - 1);
@@ -102,6 +113,21 @@ class Ledger {
     return books_->fence[n].highest / max_lives > token - books_->fence[n].first;
   }
 
+  /// This life has permits of that weight in a room of `size`, instead of what it had.
+  void enter(std::size_t n, std::uint32_t weight, std::uint32_t size) {
+    auto& marks = books_->room[n];
+    if (places_[n] == no_place) places_[n] = free_place(marks);
+    marks[places_[n]] = mark_of(weight);
+    ++books_->visits;
+    if (weight_inside(marks, false) <= size) return;
+    for (Number& mark : marks) take_from_the_dead(mark);
+    if (weight_inside(marks, true) > size) wrong("more permits are out than there are");
+  }
+  void leave(std::size_t n) {
+    books_->room[n][places_[n]] = 0;
+    places_[n] = no_place;
+  }
+
   /// A holder found out that it is one no more.
   void robbed() { ++books_->robbed; }
   void wrong(const char* what) {
@@ -134,6 +160,8 @@ class Ledger {
   [[nodiscard]] std::uint64_t steps() const { return books_->steps; }
   [[nodiscard]] std::uint64_t lives() const { return books_->lives; }
   [[nodiscard]] std::uint64_t additions() const { return books_->additions; }
+  [[nodiscard]] std::uint64_t visits() const { return books_->visits; }
+  [[nodiscard]] std::uint64_t marks_of_the_dead() const { return books_->marks_taken; }
   [[nodiscard]] std::uint64_t robberies() const { return books_->robbed; }
   [[nodiscard]] std::uint64_t carried() const { return books_->carried; }
 
@@ -150,9 +178,13 @@ class Ledger {
     Number first;
     Number highest;
   };
+  using Marks = std::array<Number, 64>;  // more than processes at a time
   struct Books {
     std::array<Account, accounts> account;
     std::array<Fence, fences> fence;
+    std::array<Marks, rooms> room;
+    Number visits;
+    Number marks_taken;
     Number lives;
     Number faults;
     Number steps;
@@ -168,6 +200,47 @@ class Ledger {
   };
 
   Life& life() { return lives_[me_]; }
+
+  // A mark: the life, how many it made before, so that none comes twice, and the weight.
+  static constexpr std::size_t no_place = ~std::size_t{0};
+  static constexpr unsigned weight_bits = 20;
+  static constexpr unsigned count_bits = 24;
+  std::uint64_t mark_of(std::uint32_t weight) {
+    const std::uint64_t count = ++marks_made_ & ((1U << count_bits) - 1);
+    return (((me_ << count_bits) | count) << weight_bits) | weight;
+  }
+  [[nodiscard]] const Life& life_of(std::uint64_t mark) const { return lives_[mark >> (weight_bits + count_bits)]; }
+
+  // Empty, or of a life that has ended. True: it is empty now.
+  bool take_from_the_dead(Number& mark) {
+    std::uint64_t seen = mark;
+    if (seen == 0) return true;
+    if (!has_ended(life_of(seen)) || !mark.compare_exchange_strong(seen, 0)) return false;
+    ++books_->marks_taken;
+    return true;
+  }
+  std::size_t free_place(Marks& marks) {
+    for (const bool thorough : {false, true}) {
+      for (std::size_t i = 0; i < marks.size(); ++i) {
+        if (thorough) take_from_the_dead(marks[i]);
+        std::uint64_t empty = 0;
+        if (marks[i].compare_exchange_strong(empty, mark_of(0))) return i;
+      }
+    }
+    std::abort();  // more lives at a time than places
+  }
+  /// Of the marks that are there at one moment: between the two times that they are read. With `living` only of those
+  /// whose life had not ended after that.
+  std::uint64_t weight_inside(const Marks& marks, bool living) const {
+    std::array<std::uint64_t, std::tuple_size_v<Marks>> seen{};
+    std::copy(marks.begin(), marks.end(), seen.begin());
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < marks.size(); ++i) {
+      const bool there = marks[i] == seen[i] && seen[i] != 0;
+      if (there && (!living || !has_ended(life_of(seen[i])))) sum += seen[i] & ((1U << weight_bits) - 1);
+    }
+    return sum;
+  }
 
   /// By the holder: the one before died in the middle, or is not dead, which is a fault. Dies here: it is done again.
   void carry_to_its_end(std::size_t n) {
@@ -190,6 +263,8 @@ class Ledger {
   }
 
   std::string directory_;
+  std::array<std::size_t, rooms> places_{};
+  std::uint64_t marks_made_ = 0;
   Common<Books> books_;
   Common<Life> lives_{max_lives};
   std::uint64_t me_ = 0;

@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <mutex>
 #include <random>
 #include <string>
 #include <thread>
@@ -30,7 +31,17 @@ inline constexpr std::array<const char*, Ledger::accounts> accounts{"account0", 
 inline constexpr std::size_t bound_account = 3;
 // Locks with short leases, which the operator takes away and removes as he likes.
 inline constexpr std::array<const char*, Ledger::fences> fences{"fence0", "fence1"};
-inline constexpr unsigned job_names = 200;  // more than there is room for
+// Semaphores, the second of which is resized, and a lock that is shared; their rooms are in this order.
+struct StormPool {
+  const char* name;
+  std::uint32_t capacity;
+};
+inline constexpr std::array<StormPool, 2> storm_pools{{{"permits", 5}, {"resized", 6}}};
+inline constexpr std::size_t resized_pool = 1;
+inline constexpr std::size_t tree_room = 2;
+inline constexpr const char* tree_name = "tree";
+inline constexpr std::uint32_t writer = 1000;  // weight of its mark: the whole room
+inline constexpr unsigned job_names = 200;     // more than there is room for
 
 /// One program in the storm.
 class Worker {
@@ -58,7 +69,7 @@ class Worker {
   std::size_t some_account() { return dice(bound_account); }
 
   void step(Session& session) {
-    switch (dice(32)) {
+    switch (dice(44)) {
       case 0: return look(session);
       case 1: return remove_something(session);
       case 2: return fork_one(session);
@@ -78,6 +89,17 @@ class Worker {
       case 16:
       case 17:
       case 18: return by_id(session);
+      case 32:
+      case 33:
+      case 34: return one_permit(session);
+      case 35:
+      case 36: return permits_by_id(session);
+      case 37: return permits_by_descriptor(session);
+      case 38: return resize(session);
+      case 39:
+      case 40: return read(session);
+      case 41: return write(session);
+      case 42: return upgrade(session);
       default: return like_a_mutex(session);
     }
   }
@@ -141,6 +163,122 @@ class Worker {
     add(n, got.token);
     if (lock.release(me_).result != ReleaseResult::released) ledger_.wrong("a holder could not release");
   }
+
+  // --- permits -------------------------------------------------------------------------------------------------------
+
+  /// The holder of permits, while it has them.
+  void visit(std::size_t room, std::uint32_t weight, std::uint32_t size) {
+    ledger_.enter(room, weight, size);
+    in_the_middle();
+  }
+  void visit(std::size_t pool, std::uint32_t weight) { visit(pool, weight, storm_pools[pool].capacity); }
+
+  void one_permit(Session& session) {
+    const std::size_t n = dice(storm_pools.size());
+    const std::uint32_t weight = 1 + dice(3);
+    Semaphore pool{session, storm_pools[n].name};
+    try {
+      Permit permit = dice(4) == 0   ? Permit(pool, weight, std::try_to_lock)
+                      : dice(3) == 0 ? Permit(pool, weight, std::chrono::microseconds(dice(3000)))
+                                     : Permit(pool, weight);
+      if (!permit) return;
+      visit(n, weight);
+      if (permit.lost()) ledger_.wrong("a permit was lost");
+      ledger_.leave(n);
+    } catch (const Error& e) {
+      if (n != resized_pool || e.errc() != Errc::invalid_argument) throw;  // more than there is just now
+    }
+  }
+
+  void permits_by_id(Session& session) {
+    const std::size_t n = dice(storm_pools.size());
+    Semaphore pool{session, storm_pools[n].name};
+    std::uint32_t weight = 1 + dice(2);
+    const PermitOutcome got = dice(4) == 0 ? pool.try_acquire(me_, weight) : pool.acquire(me_, weight, {}, 50ms);
+    if (!got) return;
+    visit(n, weight);
+    // Two who wait for more could wait for each other.
+    const PermitOutcome more = pool.acquire(me_, weight + 1 + dice(2), {.reason = "storm"}, 5ms);
+    if (more.token != got.token) ledger_.wrong("an increase, or its refusal, changed the token");
+    if (more ? more.result != PermitResult::increased : more.weight != weight) ledger_.wrong("an increase went wrong");
+    weight = more.weight;
+    visit(n, weight);
+    if (pool.try_acquire(me_, 1).result != PermitResult::already_held) ledger_.wrong("permits that are not held");
+    if (!pool.is_current(got.token)) ledger_.wrong("the token of permits is not a current one");
+    if (pool.heartbeat(me_).result != HeartbeatResult::refreshed)
+      ledger_.wrong("a holder of permits was not refreshed");
+    ledger_.leave(n);
+    if (dice(8) == 0) return join_again(session);  // which gives them back
+    if (pool.release(me_).result != PermitRelease::released) ledger_.wrong("a holder could not release its permits");
+  }
+
+  void permits_by_descriptor(Session& session) {
+    const std::size_t n = dice(storm_pools.size());
+    const std::uint32_t weight = 1 + dice(3);
+    Semaphore pool{session, storm_pools[n].name};
+    try {
+      pollfd ready{pool.wait_fd(me_, weight), POLLIN, 0};
+      if (::poll(&ready, 1, dice(2) == 0 ? -1 : static_cast<int>(dice(3))) == 0) return pool.cancel_wait(me_);
+    } catch (const Error& e) {
+      if (n != resized_pool || e.errc() != Errc::invalid_argument) throw;
+      return;
+    }
+    const PermitOutcome got = pool.acquire(me_, weight);
+    if (!got) {  // there was less than that meanwhile
+      if (n != resized_pool) ledger_.wrong("the descriptor was readable, but there are no permits");
+      return;
+    }
+    visit(n, weight);
+    ledger_.leave(n);
+    if (pool.release(me_).result != PermitRelease::released) ledger_.wrong("a holder could not release its permits");
+  }
+
+  void resize(Session& session) {
+    const StormPool& pool = storm_pools[resized_pool];
+    Semaphore{session, pool.name}.resize(2 + dice(pool.capacity - 1));
+  }
+
+  void read(Session& session) {
+    SharedLock tree{session, tree_name};
+    if (dice(4) == 0 ? !tree.try_lock_shared_for(2ms) : (tree.lock_shared(), false)) return;
+    visit(tree_room, 1, writer);
+    ledger_.leave(tree_room);
+    tree.unlock_shared();
+  }
+
+  void write(Session& session) {
+    SharedLock tree{session, tree_name};
+    if (dice(4) == 0 ? !tree.try_lock_for(2ms) : (tree.lock(), false)) return;
+    visit(tree_room, writer, writer);
+    const std::uint64_t token = tree.token();
+    const bool down = dice(2) == 0;
+    if (down) {
+      ledger_.enter(tree_room, 1, writer);  // before others come in
+      tree.downgrade();
+      in_the_middle();
+    }
+    if (tree.token() != token || tree.lost()) ledger_.wrong("a writer lost the tree");
+    ledger_.leave(tree_room);
+    down ? tree.unlock_shared() : tree.unlock();
+  }
+
+  void upgrade(Session& session) {
+    SharedLock tree{session, tree_name};
+    tree.lock_shared();
+    visit(tree_room, 1, writer);
+    bool up = false;
+    try {
+      up = dice(2) == 0 ? (tree.upgrade(), true) : tree.try_upgrade_for(2ms);
+    } catch (const Error& e) {
+      if (e.errc() != Errc::deadlock) throw;  // another one does the same
+    }
+    if (up) visit(tree_room, writer, writer);
+    if (tree.lost()) ledger_.wrong("a reader lost the tree");
+    ledger_.leave(tree_room);
+    up ? tree.unlock() : tree.unlock_shared();
+  }
+
+  // --- a lock that others hold for long ----------------------------------------------------------------------
 
   void try_bound(Session& session) {
     Lock lock{session, accounts[bound_account]};
@@ -206,8 +344,10 @@ class Worker {
       ledger_.wrong("the segment is damaged");
     }
     for (const process::LockView& lock : process::take_picture(mapping, engine::RealPolicy::now_ns()).locks) {
-      if (lock.settled && (lock.damaged || lock.holders.size() > 1))
-        ledger_.wrong("a lock is damaged, or has two holders");
+      const bool shared = lock.kind == engine::Kind::semaphore || lock.name == tree_name;
+      const bool too_many =
+          shared ? lock.used > lock.capacity && lock.name != storm_pools[resized_pool].name : lock.holders.size() > 1;
+      if (lock.settled && (lock.damaged || too_many)) ledger_.wrong("a lock is damaged, or has too many holders");
     }
   }
 
@@ -227,6 +367,9 @@ class Worker {
     const std::size_t n = some_account();
     Lock lock{session, accounts[n]};
     if (const AcquireOutcome got = lock.try_acquire(me_)) ledger_.note(n, got.token);
+    join_again(session);
+  }
+  void join_again(Session& session) {
     session.leave();
     session = Session{segment_, {.label = "storm, again"}};
   }
