@@ -234,6 +234,7 @@ std::vector<FoundDeadlock> find_deadlocks(const engine::Mapping& mapping, std::i
     for (std::size_t at = 0; at < found.circle.size(); ++at) {
       deadlock.circle.push_back(describe(view, graph, found, at, now_ns));
     }
+    for (const std::size_t wait : found.waits) deadlock.waits.push_back(graph.waits[wait].entry);
     const auto records = records_of(graph, found);
     const bool was_true = std::all_of(records.begin(), records.end(), [&](RecordIndex record) {
       const bool exact = std::find(suspect.begin(), suspect.end(), record) != suspect.end();

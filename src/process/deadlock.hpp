@@ -45,7 +45,8 @@ struct FoundDeadlock {
   engine::SlotIndex slot = 0;
   std::uint64_t incarnation = 0;
   std::int64_t since_ns = 0;
-  std::vector<DeadlockMember> circle;  // the victim first
+  std::vector<DeadlockMember> circle;     // the victim first
+  std::vector<engine::EntryIndex> waits;  // of all who wait for each other
 };
 
 /// All of them. Writes nothing; a read-only mapping will do.

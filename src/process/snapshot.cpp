@@ -165,6 +165,7 @@ class Painter {
     g.marked = m.marked;
     g.weight = weight_word(i).amount;
     g.flags = P::load(e.flags);
+    g.thread = P::get(e.thread);
     g.since_ns = as_time(e.since_ns);
     g.ttl_ns = as_time(e.ttl_ns);
     engine::EntryTexts texts = engine::read_texts(view_, i);

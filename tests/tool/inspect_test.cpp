@@ -156,6 +156,38 @@ TEST_F(Inspect, ShowsSemaphoresOnTheirOwn) {
             std::string::npos);
 }
 
+TEST_F(Inspect, ShowsWhoWaitsForEver) {
+  ASSERT_EQ(run({"lock", "acquire", "left", "--holder", "a"}).code(), 0);
+  ASSERT_EQ(run({"lock", "acquire", "right", "--holder", "\"b\""}).code(), 0);
+  const auto older = start({"lock", "acquire", "right", "--holder", "a"});
+  ASSERT_TRUE(eventually([&] { return look({"--graph"}).at("graph").as_array().size() == 1; }));
+  EXPECT_TRUE(look({"--graph"}).at("deadlocks").as_array().empty());
+  EXPECT_EQ(run({"inspect", "--graph"}).out.find("deadlock"), std::string::npos);
+  const auto younger = start({"lock", "acquire", "left", "--holder", "\"b\""});
+  ASSERT_TRUE(eventually([&] { return !look({"--graph"}).at("deadlocks").as_array().empty(); }));
+  const json::object seen = look({"--graph"});
+  const json::array& circle = seen.at("deadlocks").as_array().at(0).as_array();
+  ASSERT_EQ(circle.size(), 2U);
+  EXPECT_EQ(text(circle[0].as_object().at("holder")), "\"b\"");
+  EXPECT_EQ(text(circle[0].as_object().at("holds")), "lock 'right'");
+  EXPECT_EQ(text(circle[0].as_object().at("waits_for")), "lock 'left'");
+  EXPECT_EQ(text(circle[1].as_object().at("holder")), "a");
+  EXPECT_GE(circle[1].as_object().at("held_s").to_number<double>(), 0);
+  const std::string people = run({"inspect", "--graph"}).out;
+  EXPECT_NE(people.find("\ndeadlock: '\"b\"' (pid "), std::string::npos) << people;
+  const std::string dot = run({"inspect", "--dot"}).out;
+  EXPECT_EQ(dot.rfind("digraph waits {\n", 0), 0U) << dot;
+  EXPECT_NE(dot.find("[label=\"\\\"b\\\""), std::string::npos) << dot;
+  EXPECT_NE(dot.find("-> "), std::string::npos) << dot;
+  EXPECT_NE(dot.find(", color=red, fontcolor=red];\n"), std::string::npos) << dot;
+  EXPECT_EQ(run({"inspect", "--dot", "--watch"}).code(), 64);
+  const Finished told = younger->wait();
+  EXPECT_EQ(told.code(), 1);
+  EXPECT_NE(told.err.find("lock 'left' would never be free (deadlock): '\"b\"' (pid "), std::string::npos) << told.err;
+  ASSERT_EQ(run({"lock", "release", "right", "--holder", "\"b\""}).code(), 0);
+  EXPECT_EQ(older->wait().code(), 0);
+}
+
 // F3: a dead holder is shown as that, and the next one is told all the same.
 TEST_F(Inspect, ShowsADeadHolderWithoutUsingUpTheNotice) {
   const auto holder = start_shell("exec \"$SHMCOORD\" lock acquire x --holder bound --pid $$ >/dev/null");

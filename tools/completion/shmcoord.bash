@@ -43,7 +43,7 @@ _shmcoord() {
     'sem resize') words='--help --capacity' ;;
     'sem status') words='--help --holder' ;;
     'sem remove') words='--help --force' ;;
-    'inspect') words='--help --watch --graph' ;;
+    'inspect') words='--help --watch --graph --dot' ;;
     'reap') words='--help --once --interval --dry-run' ;;
     'force-release') words='--help --holder --reason' ;;
     'segment create') words='--help --mode --group --names --entries --sessions' ;;

@@ -75,7 +75,8 @@ constexpr std::array status_options{
 constexpr std::array force_options{force};
 constexpr std::array inspect_options{
     Option{"--watch", nullptr, "show it again every second, until interrupted"},
-    Option{"--graph", nullptr, "also who waits for whom"},
+    Option{"--graph", nullptr, "also who waits for whom, and which of them for ever"},
+    Option{"--dot", nullptr, "only that, for Graphviz: `shmcoord inspect --dot | dot -Tsvg`"},
 };
 constexpr std::array reap_options{
     Option{"--once", nullptr, "one pass, then exit"},
@@ -106,6 +107,10 @@ int inspect(const Arguments& a) {
   args.names = a.words;
   args.watch = a.has("--watch");
   args.graph = a.has("--graph");
+  args.dot = a.has("--dot");
+  if (args.dot && (args.watch || args.global.json)) {
+    throw UsageError{"--dot excludes --watch and --json: it is one picture for Graphviz"};
+  }
   return inspect_command(args);
 }
 

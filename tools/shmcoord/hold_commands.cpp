@@ -13,6 +13,7 @@
 #include "process/keeping_alive.hpp"
 #include "process/snapshot.hpp"
 #include "shmcoord/acquire.hpp"
+#include "shmcoord/circle_json.hpp"
 #include "shmcoord/command_table.hpp"
 #include "shmcoord/durations.hpp"
 #include "shmcoord/exit_codes.hpp"
@@ -93,22 +94,6 @@ json::value to_json(Kind kind, const std::vector<PermitHolder>& holders) {
   return all;
 }
 
-json::value to_json(const std::vector<DeadlockMember>& circle) {
-  json::array all;
-  for (const DeadlockMember& member : circle) {
-    all.emplace_back(json::object{{"holder", text_or_null(member.holder)},
-                                  {"label", text_or_null(member.label)},
-                                  {"command", text_or_null(member.command)},
-                                  {"pid", pid_or_null(member.pid)},
-                                  {"thread", member.thread},
-                                  {"holds", text_or_null(member.holds)},
-                                  {"held_s", static_cast<double>(member.held_for.count()) / 1e9},
-                                  {"waits_for", text_or_null(member.waits_for)},
-                                  {"waiting_s", static_cast<double>(member.waiting_for.count()) / 1e9}});
-  }
-  return all;
-}
-
 void print(const json::object& document) { print_line(json_text(document)); }
 
 /// {"lock": NAME} or {"semaphore": NAME}, to be completed.
@@ -180,7 +165,7 @@ json::object document_of(PrimitiveClient& client, const std::string& holder, con
     document["token"] = token;
     document["previous"] = to_json(answer.previous);
   }
-  if (!answer.circle.empty()) document["circle"] = to_json(answer.circle);
+  if (!answer.circle.empty()) document["circle"] = circle_of(answer.circle);
   return document;
 }
 

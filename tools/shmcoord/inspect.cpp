@@ -36,7 +36,10 @@ std::vector<std::string> show(const engine::Mapping& mapping, const InspectArgs&
   Scene scene{
       mapping, picture, clock.wall_ns(), !args.names.empty(), args.graph, process::keeping_alive(mapping, picture)};
   scene.notices = notices_of(scene);
-  if (args.global.json) {
+  if (args.graph || args.dot) scene.deadlocks = process::find_deadlocks(mapping, picture.now_ns);
+  if (args.dot) {
+    write_out(inspect_dot(scene));
+  } else if (args.global.json) {
     inspect_json(scene, write_out);
   } else {
     std::string out;

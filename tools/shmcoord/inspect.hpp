@@ -14,6 +14,7 @@ struct InspectArgs {
   std::vector<std::string> names;  // only these locks; empty: everything
   bool watch = false;
   bool graph = false;
+  bool dot = false;
 };
 
 /// The exit code. Throws Error when the segment cannot be used.

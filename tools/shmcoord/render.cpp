@@ -74,8 +74,14 @@ std::string quota_text(const process::LockView& semaphore) {
 std::vector<Edge> edges_of(const Scene& scene) {
   std::vector<Edge> edges;
   for (const process::LockView& lock : scene.picture.locks) {
+    const process::GrantView* before = nullptr;
     for (const process::GrantView& waiter : lock.waiters) {
-      for (const process::GrantView& holder : lock.holders) edges.push_back({&lock, &waiter, &holder});
+      if (before != nullptr) {
+        edges.push_back({&lock, &waiter, before, false});
+      } else {
+        for (const process::GrantView& holder : lock.holders) edges.push_back({&lock, &waiter, &holder, true});
+      }
+      before = &waiter;
     }
   }
   return edges;

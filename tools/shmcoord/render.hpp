@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/printable.hpp"
+#include "process/deadlock.hpp"
 #include "process/keeping_alive.hpp"
 #include "process/recovery.hpp"
 #include "process/snapshot.hpp"
@@ -33,9 +34,10 @@ struct Scene {
   const process::Picture& picture;
   std::int64_t wall_ns = 0;  // nanoseconds since 1970 at picture.now_ns
   bool filtered = false;     // only some locks were asked for: sessions that have nothing to do with them are left out
-  bool graph = false;        // also the edges from waiters to holders
+  bool graph = false;        // also who waits for whom, and the deadlocks
   std::vector<process::KeepingAlive> keeping = {};  // who keeps the dying holders
   std::vector<Notice> notices = {};                 // of notices_of()
+  std::vector<process::FoundDeadlock> deadlocks = {};
 };
 
 /// One document on one line, given to `write` piece by piece, since it may be bigger than all that it is about; every
@@ -43,6 +45,9 @@ struct Scene {
 void inspect_json(const Scene& scene, const std::function<void(std::string_view)>& write);
 /// Lines with aligned columns. `width`: columns of the terminal, 0: nothing is cut.
 [[nodiscard]] std::string inspect_text(const Scene& scene, bool color, std::size_t width);
+
+/// Who waits for whom, for Graphviz. What takes part in a deadlock is red.
+[[nodiscard]] std::string inspect_dot(const Scene& scene);
 
 /// What the reaper did, would do, or noticed: one line of either kind, with the line break.
 struct ReapEvent {
@@ -73,11 +78,12 @@ struct SessionUse {
 [[nodiscard]] bool is_shared(const process::LockView& lock) noexcept;
 /// "; 4 per session, 2 sessions" of a quota, else nothing.
 [[nodiscard]] std::string quota_text(const process::LockView& semaphore);
-/// Who waits for whom.
+/// Who waits for whom: the head of a queue for all who hold, every other one for the one before it.
 struct Edge {
   const process::LockView* lock;
   const process::GrantView* waiter;
-  const process::GrantView* holder;
+  const process::GrantView* blocker;
+  bool holds;  // else it waits too, before that one
 };
 [[nodiscard]] std::vector<Edge> edges_of(const Scene& scene);
 /// "pipeline:42", or "(implicit)".

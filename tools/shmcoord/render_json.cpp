@@ -8,6 +8,7 @@
 
 #include "core/lease.hpp"
 #include "engine/segment_file.hpp"
+#include "shmcoord/circle_json.hpp"
 #include "shmcoord/json_writer.hpp"
 #include "shmcoord/messages.hpp"
 #include "shmcoord/render.hpp"
@@ -263,9 +264,19 @@ void inspect_json(const Scene& scene, const std::function<void(std::string_view)
         e.add("semaphore", is_lock ? json::value(nullptr) : text_or_null(edge.lock->name, {}));
         add_text_or_null(e, "waiter", edge.waiter->holder);
         e.add("waiter_session", id_or_null(edge.waiter->session_id, {}));
-        add_text_or_null(e, "holder", edge.holder->holder);
-        e.add("holder_session", id_or_null(edge.holder->session_id, {}));
+        static const process::GrantView nobody;
+        const process::GrantView& holder = edge.holds ? *edge.blocker : nobody;
+        const process::GrantView& before = edge.holds ? nobody : *edge.blocker;
+        add_text_or_null(e, "holder", holder.holder);
+        e.add("holder_session", id_or_null(holder.session_id, {}));
+        add_text_or_null(e, "before", before.holder);
+        e.add("before_session", id_or_null(before.session_id, {}));
       });
+      json::array deadlocks;
+      for (const process::FoundDeadlock& deadlock : scene.deadlocks) {
+        deadlocks.emplace_back(circle_of(deadlock.circle));
+      }
+      o.add("deadlocks", deadlocks);
     }
   }
   out += '\n';

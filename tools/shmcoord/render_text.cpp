@@ -250,9 +250,13 @@ std::string inspect_text(const Scene& scene, bool color, std::size_t width) {
     out += '\n';
     const std::vector<Edge> edges = edges_of(scene);
     for (const Edge& edge : edges) {
-      out += fmt::format("{} -> {}  on {}\n", who_of(*edge.waiter), who_of(*edge.holder), printable(edge.lock->name));
+      out += fmt::format("{} -> {}  on {}{}\n", who_of(*edge.waiter), who_of(*edge.blocker), printable(edge.lock->name),
+                         edge.holds ? "" : ", before it in the queue");
     }
     if (edges.empty()) out += "nobody waits for anybody\n";
+    for (const process::FoundDeadlock& deadlock : scene.deadlocks) {
+      out += "deadlock: " + printable(to_string(deadlock.circle)) + '\n';
+    }
   }
   return out;
 }
