@@ -4,6 +4,7 @@
 #include <string>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "core/wait_graph.hpp"
@@ -76,20 +77,27 @@ class Graph {
   std::vector<Seen> holds;  // likewise
 
  private:
-  /// All waits, and what is held by those who wait: who does not wait runs, and what it holds keeps nobody for ever.
+  /// All waits, and what is held of that by those who wait: who does not wait runs, and what it holds keeps nobody for
+  /// ever.
   void collect() {
-    each_entry([this](const Seen& seen, Role role) {
+    const auto may_wait = [](const engine::Status& s) {
+      return s.phase == Phase::waiting || s.phase == Phase::prepared;
+    };
+    each_entry(may_wait, [this](const Seen& seen, Role role) {
       const bool sleeps = role == Role::waiting && (seen.flags & engine::entry_async) == 0;
       if (sleeps && takes_part(seen.owner.slot)) waits.push_back(seen);
     });
     if (waits.empty()) return;
+    std::unordered_set<RecordIndex> waited_for;
     std::vector<bool> waiting(view_.geo.sizes.sessions);
     bool detached = false;
     for (const Seen& wait : waits) {
+      waited_for.insert(wait.record);
       if (wait.owner.slot < waiting.size()) waiting[wait.owner.slot] = true;
       detached = detached || (wait.flags & engine::entry_detached) != 0;
     }
-    each_entry([&](const Seen& seen, Role role) {
+    const auto matters = [&](const engine::Status& s) { return waited_for.contains(s.record); };
+    each_entry(matters, [&](const Seen& seen, Role role) {
       if (role != Role::held) return;
       const SlotIndex slot = seen.owner.slot;
       const bool waits_too = slot == engine::detached_slot ? detached : slot < waiting.size() && waiting[slot];
@@ -99,15 +107,15 @@ class Graph {
   [[nodiscard]] bool takes_part(SlotIndex slot) const noexcept {
     return !view_.slot_exists(slot) || (P::load(view_.slot(slot).flags) & engine::slot_undetected) == 0;
   }
-  template <class Fn>
-  void each_entry(Fn&& fn) {
+  template <class Look, class Fn>
+  void each_entry(Look&& look, Fn&& fn) {
     engine::Chunks<P>(view_).for_each([&](std::uint32_t chunk, std::uint64_t owner) {
       for (EntryIndex n = 0; n < engine::entries_per_chunk; ++n) {
         const EntryIndex i = chunk * engine::entries_per_chunk + n;
         const Entry& e = view_.entry(i);
         const std::uint64_t raw = P::load(e.status);
         const engine::Status status = engine::unpack_status(raw);
-        if (status.phase == Phase::free || !view_.record_exists(status.record)) continue;
+        if (status.phase == Phase::free || !view_.record_exists(status.record) || !look(status)) continue;
         const Word& word = word_of(status.record);
         const Meaning meaning = meaning_of(word.control, status.record, i, status, word.handoff);
         fn(Seen{i, raw, status.record, engine::unpack_owner(owner), P::load(e.flags)}, meaning.role);
