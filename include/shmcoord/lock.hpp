@@ -135,7 +135,8 @@ class SHMCOORD_EXPORT Lock {
 
   // --- TimedLockable (C-31) ---
 
-  /// Waits, FIFO. Throws Error: deadlock if this thread holds it through this handle already.
+  /// Waits, FIFO. Throws Error: deadlock if this thread holds it through this handle already, or if the wait closes a
+  /// circle of waits (SessionOptions::detect_deadlocks).
   void lock();
   void lock(std::error_code& ec) noexcept;
   [[nodiscard]] bool try_lock();
@@ -161,7 +162,8 @@ class SHMCOORD_EXPORT Lock {
 
   /// One try: acquired, extended, reclaimed or busy. Does not overtake a live waiter (C-35).
   [[nodiscard]] AcquireOutcome try_acquire(const HolderId& holder, const AcquireOptions& options = {});
-  /// Waits in FIFO order; also timed_out, cancelled. Without a timeout it waits for ever. A timeout of 0 is one try.
+  /// Waits in FIFO order; also timed_out, cancelled, deadlock. Without a timeout it waits for ever. A timeout of 0 is
+  /// one try.
   [[nodiscard]] AcquireOutcome acquire(const HolderId& holder, const AcquireOptions& options = {},
                                        std::optional<std::chrono::nanoseconds> timeout = std::nullopt,
                                        const std::stop_token& stop = {});
@@ -196,8 +198,9 @@ class SHMCOORD_EXPORT Lock {
   void on_lost(std::function<void(const HolderId&, const Lost&)> callback);
 
   /// Queues for the lock without blocking and returns a descriptor that becomes readable (poll, epoll) when the lock is
-  /// held, or the wait ended otherwise; the session's thread writes it. Then call acquire() with the same holder, which
-  /// returns at once. The descriptor belongs to the lock: it is closed by release(), cancel_wait() or the destructor.
+  /// held, or the wait ended otherwise, or never can (deadlock); the session's thread writes it. Then call acquire()
+  /// with the same holder, which returns at once. The descriptor belongs to the lock: it is closed by release(),
+  /// cancel_wait() or the destructor.
   [[nodiscard]] int wait_fd(const HolderId& holder, const AcquireOptions& options = {});
   /// Leaves the queue, or gives the lock back if it was granted meanwhile. A hold that acquire() has returned stays;
   /// only its descriptor is closed.

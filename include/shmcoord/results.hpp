@@ -29,7 +29,7 @@ enum class AcquireResult : std::uint8_t {
   busy,       ///< another holds it; nothing changed (S0-15)
   timed_out,  ///< the deadline of the wait passed
   cancelled,  ///< the wait was stopped by its stop token
-  deadlock,   ///< the wait could never have ended
+  deadlock,   ///< the wait closed a circle of waits, and was the last to begin
 };
 
 /// Outcome of a release (S0-21).
@@ -43,7 +43,7 @@ enum class PermitResult : std::uint8_t {
   full,          ///< it does not fit; what the caller had it still has (S0-31, S0-33)
   timed_out,     ///< the deadline of the wait passed
   cancelled,     ///< the wait was stopped by its stop token
-  deadlock,      ///< the wait could never have ended
+  deadlock,      ///< the wait closed a circle of waits, and was the last to begin
 };
 
 /// Outcome of a release of permits (S0-34, S0-35).

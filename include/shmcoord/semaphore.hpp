@@ -88,8 +88,8 @@ class SHMCOORD_EXPORT Semaphore {
   /// not fit otherwise (S1-45). More than the capacity is `full` at once, also when waiting (C-12).
   [[nodiscard]] PermitOutcome try_acquire(const HolderId& holder, std::uint32_t weight = 1,
                                           const AcquireOptions& options = {});
-  /// Waits in FIFO order; also timed_out, cancelled. Without a timeout it waits for ever. A timeout of 0 is one try.
-  /// `full`: the capacity is, or became, smaller than what is asked for (C-35).
+  /// Waits in FIFO order; also timed_out, cancelled, deadlock. Without a timeout it waits for ever. A timeout of 0 is
+  /// one try. `full`: the capacity is, or became, smaller than what is asked for (C-35).
   [[nodiscard]] PermitOutcome acquire(const HolderId& holder, std::uint32_t weight = 1,
                                       const AcquireOptions& options = {},
                                       std::optional<std::chrono::nanoseconds> timeout = std::nullopt,

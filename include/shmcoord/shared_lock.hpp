@@ -37,7 +37,8 @@ class SHMCOORD_EXPORT SharedLock {
 
   // --- exclusive ---
 
-  /// Waits, FIFO. Throws Error: deadlock if this thread holds it, shared or not, through this handle already.
+  /// Waits, FIFO. Throws Error: deadlock if this thread holds it, shared or not, through this handle already, or if the
+  /// wait closes a circle of waits.
   void lock();
   [[nodiscard]] bool try_lock();
   template <class Rep, class Period>

@@ -84,8 +84,7 @@ class Graph {
       return s.phase == Phase::waiting || s.phase == Phase::prepared;
     };
     each_entry(may_wait, [this](const Seen& seen, Role role) {
-      const bool sleeps = role == Role::waiting && (seen.flags & engine::entry_async) == 0;
-      if (sleeps && takes_part(seen.owner.slot)) waits.push_back(seen);
+      if (role == Role::waiting && takes_part(seen.owner.slot)) waits.push_back(seen);
     });
     if (waits.empty()) return;
     std::unordered_set<RecordIndex> waited_for;
@@ -160,8 +159,9 @@ class Graph {
   void add_wait(const Seen& seen) {
     core::WaitEdge& wait = edges.waits.emplace_back();
     wait.actor = actor_of(seen);
-    const std::uint32_t thread = thread_of(seen);
-    if (thread != wait.actor) wait.also = thread;
+    // Nobody sleeps on a wait of wait_fd().
+    const bool sleeps = (seen.flags & engine::entry_async) == 0;
+    if (const std::uint32_t thread = thread_of(seen); sleeps && thread != wait.actor) wait.also = thread;
     wait.resource = resource(seen.record);
     wait.need = weight_of(seen);
     const bool first = (seen.flags & engine::entry_first) != 0;
@@ -253,7 +253,7 @@ std::vector<FoundDeadlock> find_deadlocks(const engine::Mapping& mapping, std::i
   return all;
 }
 
-void DeadlockWatch::look(const Participant& who, std::int64_t now_ns) {
+void DeadlockWatch::look(Participant& who, std::int64_t now_ns) {
   if (now_ns < static_cast<std::int64_t>(P::load(next_ns_))) return;
   const std::unique_lock one(looking_, std::try_to_lock);
   if (!one) return;
@@ -268,6 +268,7 @@ void DeadlockWatch::look(const Participant& who, std::int64_t now_ns) {
     }
     P::store(count_, static_cast<std::uint32_t>(told_.size()));
     for (const auto& [entry, told] : told_) engine::Finisher<P>::call(view.entry(entry));
+    if (!told_.empty()) who.keeper().poke();  // for those of wait_fd()
   }
   constexpr std::int64_t share = 20;
   const std::int64_t end = real_clock().now_ns();

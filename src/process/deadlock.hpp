@@ -20,12 +20,13 @@
 // suspected, the words of the locks and semaphores that take part are read first, then everything else once more, and
 // it counts if these words have not moved since: then all of it was true at once, and a deadlock does not end by
 // itself. What an entry is, is said by its word (process/snapshot.hpp), which may not have been finished. What is not
-// seen (an entry that is being prepared, a wait of wait_fd(), a session that wants none of this) counts as somebody who
+// seen (an entry that is being prepared, a session that wants none of this) counts as somebody who
 // runs. One thing cannot be seen: that another thread will give back what this one acquired (a Permit that was moved, a
 // lock that is unlocked elsewhere); such programs switch it off (SessionOptions).
 //
-// Each session looks for itself, by whichever of its threads has waited for a second, at most once a second and for at
-// most a twentieth of its time; it tells those of its own threads that are victims. The victim is the wait that began
+// Each session looks for itself, by whichever of its threads has waited for a second (for waits of wait_fd(): by its
+// keeper), at most once a second and for at most a twentieth of its time; it tells those of its own waits that are
+// victims. The victim is the wait that began
 // last (by the coarse clock), and whoever closes a circle begins to wait by that: so it is found a second later by its
 // own thread, and nobody has to tell another process anything.
 //
@@ -57,9 +58,9 @@ class DeadlockWatch {
  public:
   static constexpr std::int64_t patience_ns = 1'000'000'000;
 
-  /// For a thread that has waited for long. Wakes those of the session's waiters that are victims; they are then
+  /// For somebody who has waited for long. Wakes those of the session's waiters that are victims; they are then
   /// `told`.
-  void look(const Participant& who, std::int64_t now_ns);
+  void look(Participant& who, std::int64_t now_ns);
   /// Is the wait a victim, and of what?
   [[nodiscard]] bool is_told(engine::EntryIndex entry, std::uint64_t status) noexcept;
   [[nodiscard]] std::vector<DeadlockMember> take(engine::EntryIndex entry) noexcept;

@@ -314,7 +314,8 @@ Answer PrimitiveClient::acquire_with(Hold& hold, const Request& request, std::in
       hold.state = Hold::State::waiting;
     }
     (void)hold.ops.finish_now();  // an entry of wait_fd() may be acquired and not finished
-    if (deadline_ns == try_once && hold.ops.status(hold.entry).phase == engine::Phase::waiting) {
+    const bool waits = hold.ops.status(hold.entry).phase == engine::Phase::waiting;
+    if (deadline_ns == try_once && waits && !around.deadlocked()) {
       return not_held(AcquireResult::busy);  // it keeps its place in the queue
     }
     engine::Entry& entry = view().entry(hold.entry);
@@ -348,6 +349,8 @@ Answer PrimitiveClient::acquire_with(Hold& hold, const Request& request, std::in
       case engine::WaitEnd::deadlock: {
         Answer answer = not_held(AcquireResult::deadlock);
         answer.circle = participant_->deadlocks()->take(hold.entry);
+        const std::scoped_lock lock(mutex_);
+        if (hold.fd >= 0) finish_hold(hold);
         return answer;
       }
       case engine::WaitEnd::timed_out: return not_held(AcquireResult::timed_out);

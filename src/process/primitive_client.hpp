@@ -121,8 +121,9 @@ struct Hold {
   std::uint32_t thread = 0;  // likewise: who prepared it
   std::uint64_t token = 0;   // of the present hold; valid while `state` is held
   enum class State : std::uint8_t { idle, waiting, held } state = State::idle;
-  bool busy = false;       // a thread is inside acquire() with it
-  bool told_lost = false;  // on_lost was called for this token
+  bool busy = false;           // a thread is inside acquire() with it
+  bool told_lost = false;      // on_lost was called for this token
+  bool told_deadlock = false;  // `fd` was made readable for it
   bool implicit = false;
   bool detached = false;
   bool part = false;              // what another Hold of this holder is to get in addition

@@ -140,16 +140,26 @@ void PrimitiveClient::remove_on_lost(std::uint64_t id) {
 // In the keeper's thread: whose wait is over, whose hold was lost.
 void PrimitiveClient::tick() {
   std::vector<std::pair<std::string, Lost>> news;
+  DeadlockWatch* const deadlocks = participant_->deadlocks();
+  const std::int64_t now = real_clock().now_ns();
+  bool long_wait = false;
   {
     const std::scoped_lock lock(mutex_);
     for (const auto& hold : holds_) {
       if (hold->implicit || hold->busy || hold->part) continue;
       if (hold->fd >= 0 && hold->state == Hold::State::waiting) {
         (void)hold->ops.finish_now();
-        if (hold->ops.status(hold->entry).phase != engine::Phase::waiting) {
-          const std::uint64_t one = 1;
-          (void)!::write(hold->fd, &one, sizeof one);
-        }
+        const engine::Entry& e = view().entry(hold->entry);
+        const std::uint64_t status = RealPolicy::load(e.status);
+        const bool over = engine::unpack_status(status).phase != engine::Phase::waiting;
+        const bool stuck = deadlocks != nullptr && deadlocks->is_told(hold->entry, status);
+        std::uint64_t count = 1;
+        if (over || (stuck && !hold->told_deadlock)) (void)!::write(hold->fd, &count, sizeof count);
+        // Somebody else in the circle gave up.
+        if (!over && !stuck && hold->told_deadlock) (void)!::read(hold->fd, &count, sizeof count);
+        hold->told_deadlock = stuck;
+        const auto since = static_cast<std::int64_t>(RealPolicy::load(e.since_ns));
+        long_wait = long_wait || (!over && core::age_ns(since, now) >= DeadlockWatch::patience_ns);
       }
       if (hold->state != Hold::State::held || hold->told_lost) continue;
       const bool stands = hold->ops.holds(hold->entry, hold->token);
@@ -157,6 +167,12 @@ void PrimitiveClient::tick() {
       hold->told_lost = true;
       const engine::Handoff how = engine::unpack_handoff(RealPolicy::load(view().entry(hold->entry).handoff));
       news.emplace_back(hold->holder, Lost{stands ? Loss::none : how.loss, {}});
+    }
+  }
+  if (long_wait && deadlocks != nullptr) {
+    try {
+      deadlocks->look(*participant_, now);  // signals this thread if it has something to tell
+    } catch (...) {                         // no memory, or a damaged segment: the wait goes on
     }
   }
   if (news.empty()) return;

@@ -1,5 +1,6 @@
 #include "shmcoord/deadlock.hpp"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -130,6 +131,28 @@ TEST_F(DeadlockFace, BetweenProcessesAndThroughASemaphore) {
   EXPECT_EQ(got.circle[1].waits_for, "semaphore 'pool'");
   (void)pool.release(a);
   EXPECT_EQ(child.next(), 'g');
+}
+
+TEST_F(DeadlockFace, AWaitWithoutAThreadIsToldByItsDescriptor) {
+  Session session{segment_};
+  Lock left{session, "left"};
+  Semaphore right{session, "right", {.capacity = 1}};
+  ASSERT_TRUE(left.try_acquire(a));
+  ASSERT_TRUE(right.try_acquire(b));
+  const int older = right.wait_fd(a);
+  until_waiting_longer(1);
+  pollfd ready{left.wait_fd(b), POLLIN, 0};
+  EXPECT_EQ(left.acquire(b, {}, 0ns).result, AcquireResult::busy) << "it has its place in the queue";
+  ASSERT_EQ(::poll(&ready, 1, 30'000), 1);
+  const AcquireOutcome got = left.acquire(b, {}, 0ns);
+  ASSERT_EQ(got.result, AcquireResult::deadlock);
+  EXPECT_EQ(got.circle.size(), 2U);
+  EXPECT_EQ(waiters(), 1U);
+  ready = {older, POLLIN, 0};
+  EXPECT_EQ(::poll(&ready, 1, 0), 0) << "nobody else is told";
+  (void)right.release(b);
+  ASSERT_EQ(::poll(&ready, 1, 30'000), 1);
+  EXPECT_EQ(right.acquire(a, 1, {}, 0ns).result, PermitResult::acquired);
 }
 
 TEST_F(DeadlockFace, ASecondHolderThatRunsIsNoDeadlock) {
