@@ -207,5 +207,38 @@ TEST_F(RunPermits, WithinARunThatHoldsTooMuchAWaitWithATimeoutIsRefusedToo) {
   EXPECT_TRUE(has(late.err, "had no room within 0.0s")) << "others could have given back: " << late.err;
 }
 
+// F35: whatever the order on the command line, nobody waits in a circle; a part of it is never left held.
+TEST_F(RunPermits, SeveralInOppositeOrders) {
+  ASSERT_EQ(run({"sem", "create", "gpu", "--capacity", "3"}).code(), 0);
+  const auto all = start_shell(
+      "inside() { $SHMCOORD run $* --grace 0ms -- sh -c 'mkdir $SCRATCH/in && rmdir $SCRATCH/in || echo two "
+      ">>$SCRATCH/bad'; }\n"
+      "for n in 1 2 3 4 5 6 7 8; do\n"
+      "  (for m in 1 2 3 4; do inside -l A -l B -S gpu:2 || echo $? >>$SCRATCH/bad; done) &\n"
+      "  (for m in 1 2 3 4; do inside -S gpu -l B -S gpu -l A || echo $? >>$SCRATCH/bad; done) &\n"
+      "done\n"
+      "$SHMCOORD run -l B -l A -- sleep 1000 & killed=$!\n"
+      "while ! $SHMCOORD lock status A | grep -q \"pid $killed\"; do :; done\n"
+      "kill -9 $killed\n"
+      "wait");
+  EXPECT_EQ(all->wait().code(), 0) << all->err();
+  EXPECT_EQ(read_file(file("bad")), "");
+  EXPECT_TRUE(is_free("A"));
+  EXPECT_TRUE(is_free("B"));
+  EXPECT_EQ(used("gpu"), "gpu: 0 of 3 used");
+}
+
+TEST_F(RunPermits, WhatIsLostWhileOthersAreWaitedForIsTakenAnew) {
+  const auto blocks = hold({"-l", "B"}, "blocks");
+  const auto both = start({"run", "-l", "A", "-l", "B", "--", "true"});
+  ASSERT_TRUE(eventually([&] { return run({"lock", "status", "B"}).out.find("1 waiting") != std::string::npos; }));
+  ASSERT_EQ(run({"force-release", "A", "--reason", "test"}).code(), 0);
+  blocks->signal(SIGTERM);
+  (void)blocks->wait();
+  const Finished got = both->wait();
+  EXPECT_EQ(got.code(), 0) << got.err;
+  EXPECT_TRUE(has(got.err, "lost lock 'A' while waiting for the others")) << got.err;
+}
+
 }  // namespace
 }  // namespace shmcoord::test
