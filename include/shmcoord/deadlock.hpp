@@ -22,7 +22,7 @@ struct DeadlockMember {
   std::chrono::nanoseconds waiting_for{};
 };
 
-/// In words: who holds what, since when, and waits for what.
+/// In words: who holds what, since when, and waits for what; of many the first and the last ones.
 [[nodiscard]] SHMCOORD_EXPORT std::string to_string(const std::vector<DeadlockMember>& circle);
 
 }  // namespace shmcoord

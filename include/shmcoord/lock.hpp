@@ -219,7 +219,8 @@ class SHMCOORD_EXPORT Lock {
   std::unique_ptr<State> state_;
 };
 
-/// RAII hold of a named holder (S2-6). The destructor releases; a hold that was lost is left alone.
+/// RAII hold of a named holder (S2-6). The destructor releases; a hold that was lost is left alone. Acquiring extends
+/// what the holder has already, so that of two guards of one holder the first to end gives it back.
 class SHMCOORD_EXPORT LockGuard {
  public:
   /// Waits for the lock. Throws Error as Lock::acquire does, and Errc::deadlock where that would answer so.

@@ -17,10 +17,11 @@ struct SessionOptions {
   /// stale. Manual: heartbeat() and renew() of each hold, so a hung program goes stale too (S1-142, C-51).
   bool manual_heartbeat = false;
   std::chrono::nanoseconds heartbeat_interval = std::chrono::seconds{15};
-  /// A wait that closes a circle of waits, with threads and holders of any session, ends with `deadlock` after a second
-  /// or two. What a thread acquired without naming a holder counts as given back by that thread only: a program in
-  /// which another one does it (a Permit that moves, a lock that is unlocked elsewhere) may switch this off for its
-  /// waits.
+  /// A wait without a timeout that closes a circle of such waits, of threads and holders of any session, ends with
+  /// `deadlock` after a second or two: the one that began last. What ends by itself closes no circle (timeouts, leases
+  /// that run out, max_hold_duration). That somebody else will help cannot be known: another thread that gives back
+  /// what this one acquired or what this holder has (a Permit or a MultiHold that moves), or a resize. A program that
+  /// relies on it gives the wait a timeout, or switches this off; circles through its waits are then found by nobody.
   bool detect_deadlocks = true;
 };
 

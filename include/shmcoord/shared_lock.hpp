@@ -69,7 +69,8 @@ class SHMCOORD_EXPORT SharedLock {
   // --- from one to the other ---
 
   /// What this thread holds exclusively it holds shared from now on, without letting a writer in between; readers who
-  /// wait first come in. Does nothing to a shared hold. Throws Error: session_dead and the like when the hold was lost.
+  /// stand first in the queue come in. Does nothing to a shared hold. Throws Error: session_dead and the like when the
+  /// hold was lost.
   void downgrade();
   /// What this thread holds shared it holds exclusively when this returns, with no writer in between: it waits for the
   /// other readers, before all others who wait. Two who upgrade would wait for each other: the second one is told at

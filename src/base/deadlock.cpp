@@ -28,8 +28,15 @@ std::string in_the_way(const DeadlockMember& member) {
 
 std::string to_string(const std::vector<DeadlockMember>& circle) {
   if (circle.empty()) return "nobody";
+  constexpr std::size_t most = 10;
   std::string text;
-  for (const DeadlockMember& member : circle) {
+  for (std::size_t n = 0; n < circle.size(); ++n) {
+    if (circle.size() > most && n == most / 2) {
+      const std::size_t hidden = circle.size() - most;
+      text += "; … " + std::to_string(hidden) + " more …";
+      n += hidden;
+    }
+    const DeadlockMember& member = circle[n];
     text += text.empty() ? who(member) : "; " + who(member) + in_the_way(member) + " and";
     text += " has waited for " + member.waits_for + " for " + seconds(member.waiting_for);
   }

@@ -101,9 +101,10 @@ class Reduction {
   template <class Fn>
   void each_next(Index wait, Fn&& fn) const {
     if (behind_[wait] && !served_[*behind_[wait]]) return fn(*behind_[wait], std::optional<std::size_t>{});
-    for (const Index h : holds_of_resource_.of(graph_.waits[wait].resource)) {
+    const WaitEdge& w = graph_.waits[wait];
+    for (const Index h : holds_of_resource_.of(w.resource)) {
       const Index actor = graph_.holds[h].actor;
-      if (goes_on_[actor]) continue;
+      if (goes_on_[actor] || (w.more && actor == w.actor)) continue;
       for (const Index next : waits_of_actor_.of(actor)) fn(next, std::optional<std::size_t>{h});
     }
   }

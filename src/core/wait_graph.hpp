@@ -37,6 +37,7 @@ struct WaitEdge {
   std::uint32_t need = 0;   // in addition to what it has
   std::uint64_t place = 0;  // those with smaller ones are served first
   std::int64_t since = 0;
+  bool more = false;  // the actor has some of it and keeps that, so it does not wait for itself
 };
 
 struct WaitGraph {

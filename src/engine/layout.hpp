@@ -141,11 +141,13 @@ constexpr ChunkOwner unpack_owner(std::uint64_t raw) noexcept {
 }
 
 enum EntryFlag : std::uint32_t {
-  entry_detached = 1,  // outlives its process: heartbeat/ttl or a bound process only
-  entry_implicit = 2,  // of lock()/try_lock(): no holder id given
-  entry_async = 4,     // nobody sleeps on it: a grant signals the owner's keeper, which writes the pollable fd
-  entry_no_lease = 8,  // `run` without --ttl: only release, proof of death or the operator ends it (C-51)
-  entry_first = 32,  // waits before all others, for it holds already what they wait for
+  entry_detached = 1,       // outlives its process: heartbeat/ttl or a bound process only
+  entry_implicit = 2,       // of lock()/try_lock(): no holder id given
+  entry_async = 4,          // nobody sleeps on it: a grant signals the owner's keeper, which writes the pollable fd
+  entry_no_lease = 8,       // `run` without --ttl: only release, proof of death or the operator ends it (C-51)
+  entry_timed = 16,         // its wait has a deadline
+  entry_first = 32,         // waits before all others, for it holds already what they wait for
+  entry_for_detached = 64,  // gets more for a detached holder
 };
 
 struct alignas(cache_line) Entry {

@@ -14,6 +14,7 @@
 #include "engine/segment_file.hpp"
 #include "engine/wait.hpp"
 #include "process/clock.hpp"
+#include "process/lease.hpp"
 #include "process/participant.hpp"
 #include "process/snapshot.hpp"
 
@@ -84,7 +85,8 @@ class Graph {
       return s.phase == Phase::waiting || s.phase == Phase::prepared;
     };
     each_entry(may_wait, [this](const Seen& seen, Role role) {
-      if (role == Role::waiting && takes_part(seen.owner.slot)) waits.push_back(seen);
+      const bool timed = (seen.flags & engine::entry_timed) != 0;
+      if (role == Role::waiting && !timed && takes_part(seen.owner.slot)) waits.push_back(seen);
     });
     if (waits.empty()) return;
     std::unordered_set<RecordIndex> waited_for;
@@ -93,11 +95,11 @@ class Graph {
     for (const Seen& wait : waits) {
       waited_for.insert(wait.record);
       if (wait.owner.slot < waiting.size()) waiting[wait.owner.slot] = true;
-      detached = detached || (wait.flags & engine::entry_detached) != 0;
+      detached = detached || (wait.flags & (engine::entry_detached | engine::entry_for_detached)) != 0;
     }
     const auto matters = [&](const engine::Status& s) { return waited_for.contains(s.record); };
     each_entry(matters, [&](const Seen& seen, Role role) {
-      if (role != Role::held) return;
+      if (role != Role::held || ends_by_itself(view_, seen.record, seen.entry)) return;
       const SlotIndex slot = seen.owner.slot;
       const bool waits_too = slot == engine::detached_slot ? detached : slot < waiting.size() && waiting[slot];
       if (waits_too) holds.push_back(seen);
@@ -136,8 +138,9 @@ class Graph {
   /// The id alone is the identity of a detached holder.
   std::uint32_t actor_of(const Seen& seen) {
     if ((seen.flags & engine::entry_implicit) != 0) return thread_of(seen);
-    std::string id = 'h' + engine::read_texts(view_, seen.entry).holder;
-    if ((seen.flags & engine::entry_detached) != 0) return actor({engine::detached_slot, 0, 0, std::move(id)});
+    std::string id = engine::read_texts(view_, seen.entry).holder;
+    constexpr std::uint32_t detached = engine::entry_detached | engine::entry_for_detached;
+    if ((seen.flags & detached) != 0) return actor({engine::detached_slot, 0, 0, std::move(id)});
     return actor({seen.owner.slot, seen.owner.incarnation, 0, std::move(id)});
   }
   std::uint32_t resource(RecordIndex record) {
@@ -164,6 +167,7 @@ class Graph {
     if (const std::uint32_t thread = thread_of(seen); sleeps && thread != wait.actor) wait.also = thread;
     wait.resource = resource(seen.record);
     wait.need = weight_of(seen);
+    wait.more = P::load(view_.entry(seen.entry).beside) != 0;
     const bool first = (seen.flags & engine::entry_first) != 0;
     const std::uint64_t now = word_of(seen.record).control.seq;
     wait.place = first ? 0 : engine::seq_of_stamp(engine::unpack_status(seen.status).stamp, now);

@@ -19,10 +19,11 @@
 // Nobody is accused falsely. What is read one after the other need not have been true at one time. So where a circle is
 // suspected, the words of the locks and semaphores that take part are read first, then everything else once more, and
 // it counts if these words have not moved since: then all of it was true at once, and a deadlock does not end by
-// itself. What an entry is, is said by its word (process/snapshot.hpp), which may not have been finished. What is not
-// seen (an entry that is being prepared, a session that wants none of this) counts as somebody who
-// runs. One thing cannot be seen: that another thread will give back what this one acquired (a Permit that was moved, a
-// lock that is unlocked elsewhere); such programs switch it off (SessionOptions).
+// itself. What an entry is, is said by its word (process/snapshot.hpp), which may not have been finished. What ends
+// by itself keeps nobody for ever: a wait with a timeout, a hold whose lease runs out although its process lives. What
+// is not seen (an entry that is being prepared, a session that wants none of this) counts as somebody who runs. What
+// cannot be known is that others will help: another thread that gives back what this one acquired, or what this holder
+// has; an operator; a resize. Programs that rely on that wait with a timeout, or switch it off (SessionOptions).
 //
 // Each session looks for itself, by whichever of its threads has waited for a second (for waits of wait_fd(): by its
 // keeper), at most once a second and for at most a twentieth of its time; it tells those of its own waits that are

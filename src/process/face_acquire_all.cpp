@@ -77,7 +77,7 @@ std::unique_ptr<MultiHold::State> detail::Access::plan(Session& session, std::sp
     plan->parts.push_back({client, one.weight_, deadline_ns, stop});
   }
   auto& parts = plan->parts;
-  std::stable_sort(parts.begin(), parts.end(), [](const One& a, const One& b) {
+  std::sort(parts.begin(), parts.end(), [](const One& a, const One& b) {
     return process::taken_before(a.client->kind(), a.client->name(), b.client->kind(), b.client->name());
   });
   for (std::size_t i = 1; i < parts.size();) {

@@ -114,6 +114,11 @@ Loss judge_lease(const View& view, RecordIndex record, EntryIndex entry, std::in
   return core::judge(terms_of(view, record, entry), read(view.entry(entry).since_ns), now_ns, now_ns);
 }
 
+bool ends_by_itself(const View& view, RecordIndex record, EntryIndex entry) {
+  if ((RealPolicy::load(view.entry(entry).flags) & engine::entry_no_lease) != 0) return false;
+  return terms_of(view, record, entry).max_hold_ns > 0 || beaten_by_keeper(view, entry) == nullptr;
+}
+
 std::int64_t next_lease_deadline(const View& view, RecordIndex record, EntryIndex entry) {
   const engine::Entry& e = view.entry(entry);
   if ((RealPolicy::load(e.flags) & engine::entry_no_lease) != 0) return never;

@@ -30,6 +30,9 @@ namespace shmcoord::process {
 [[nodiscard]] Loss judge_lease(const engine::View& view, engine::RecordIndex record, engine::EntryIndex entry,
                                std::int64_t now_ns);
 
+/// Does the hold end without its holder doing anything, though it lives?
+[[nodiscard]] bool ends_by_itself(const engine::View& view, engine::RecordIndex record, engine::EntryIndex entry);
+
 /// The earliest time at which judge_lease may say something else than none; INT64_MAX: never.
 [[nodiscard]] std::int64_t next_lease_deadline(const engine::View& view, engine::RecordIndex record,
                                                engine::EntryIndex entry);

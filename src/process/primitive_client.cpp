@@ -244,7 +244,7 @@ std::optional<Answer> PrimitiveClient::add_part(const Current& whole, const Requ
   more.weight = request.weight - had;
   more.beside = had;
   more.whole = whole.entry;
-  more.detached = false;
+  more.for_detached = std::exchange(more.detached, false);
   more.bound_pid = 0;
   Answer got = acquire_with(part, more, deadline_ns, stop);
   if (got) {
@@ -281,7 +281,7 @@ Answer PrimitiveClient::acquire_with(Hold& hold, const Request& request, std::in
   Around around{*this, hold, request.whole, stop};
   for (;;) {
     if (hold.state != Hold::State::waiting) {
-      prepare(hold, request);
+      prepare(hold, request, deadline_ns == try_once ? hold.timed : deadline_ns != no_deadline);
       engine::Result r{Step::busy};
       if (deadline_ns == try_once) {
         for (;;) {
@@ -312,6 +312,10 @@ Answer PrimitiveClient::acquire_with(Hold& hold, const Request& request, std::in
       if (r.step != Step::queued) fail(r.step);
       const std::scoped_lock lock(mutex_);
       hold.state = Hold::State::waiting;
+    } else if (deadline_ns != no_deadline && deadline_ns != try_once) {
+      // A wait of wait_fd(), which ends by itself from now on.
+      engine::Word32& flags = view().entry(hold.entry).flags;
+      RealPolicy::store(flags, RealPolicy::load(flags) | engine::entry_timed);
     }
     (void)hold.ops.finish_now();  // an entry of wait_fd() may be acquired and not finished
     const bool waits = hold.ops.status(hold.entry).phase == engine::Phase::waiting;
@@ -372,10 +376,11 @@ void PrimitiveClient::require_segment(const Hold& hold, std::uint64_t token) {
               "segment " + mapping.path() + " was removed or replaced while " + title() + " was waited for");
 }
 
-void PrimitiveClient::prepare(Hold& hold, const Request& request) {
+void PrimitiveClient::prepare(Hold& hold, const Request& request, bool timed) {
   auto& mapping = participant_->mapping();
   // Of an implicit one nothing else changes while the record is the same.
-  if (hold.implicit && hold.prepared && hold.weight == request.weight && hold.thread == this_thread_id()) return;
+  const bool as_before = hold.prepared && hold.weight == request.weight && hold.thread == this_thread_id();
+  if (hold.implicit && as_before && hold.timed == timed) return;
   if (hold.entry == engine::nil_entry) {
     const engine::EntryIndex taken = hold.detached ? participant_->take_detached_entry() : participant_->take_entry();
     const std::scoped_lock lock(mutex_);
@@ -388,10 +393,12 @@ void PrimitiveClient::prepare(Hold& hold, const Request& request) {
     throw Error(Errc::no_space, "no space left in the file system of " + mapping.path() + " for the reason");
   }
   const std::uint32_t flags =
-      (hold.implicit ? engine::entry_implicit : 0U) | (hold.detached ? engine::entry_detached : 0U) |
-      (request.no_lease ? engine::entry_no_lease : 0U) | (hold.fd >= 0 ? engine::entry_async : 0U) |
+      (request.holder.empty() ? engine::entry_implicit : 0U) | (hold.detached ? engine::entry_detached : 0U) |
+      (request.no_lease ? engine::entry_no_lease : 0U) | (timed ? engine::entry_timed : 0U) |
+      (request.for_detached ? engine::entry_for_detached : 0U) | (hold.fd >= 0 ? engine::entry_async : 0U) |
       (hold.part && kind_ == engine::Kind::lock ? engine::entry_first : 0U);
   RealPolicy::store(e.flags, flags);
+  hold.timed = timed;
   hold.ops.set_weight(hold.entry, request.weight);
   hold.weight = request.weight;
   RealPolicy::store(e.beside, request.beside);

@@ -57,6 +57,7 @@ struct Request {
   bool no_lease = false;                         // only release, proof of death or the operator ends it (C-51)
   bool detached = false;                         // outlives this process
   std::int32_t bound_pid = 0;                    // detached: ends with that process of this PID namespace
+  bool for_detached = false;                     // of a part: what it is part of is detached
   std::uint32_t beside = 0;                      // of a part: what the holder has already
   engine::EntryIndex whole = engine::nil_entry;  // and where: not to be robbed for its own sake (C-10)
 };
@@ -128,6 +129,7 @@ struct Hold {
   bool detached = false;
   bool part = false;              // what another Hold of this holder is to get in addition
   bool prepared = false;          // its entry says what the present record's configuration wants
+  bool timed = false;             // its entry says that its wait ends by itself
   bool start_is_judged = false;   // by a maximum, a ttl, or as the only sign of life that there is
   int fd = -1;                    // eventfd of wait_fd()
   std::int64_t beat_need_ns = 0;  // what the keeper was asked for because of a ttl
@@ -280,7 +282,7 @@ class PrimitiveClient {
   Answer increase(Hold& hold, const Request& request, std::int64_t deadline_ns, const std::stop_token& stop);
   std::optional<Answer> add_part(const Current& whole, const Request& request, std::int64_t deadline_ns,
                                  const std::stop_token& stop);
-  void prepare(Hold& hold, const Request& request);
+  void prepare(Hold& hold, const Request& request, bool timed);
   void require_segment(const Hold& hold, std::uint64_t token);
   Answer now_held(Hold& hold, std::uint64_t token, bool robbed);
   Answer not_held(AcquireResult result, bool impossible = false);

@@ -33,7 +33,8 @@ using P = engine::RealPolicy;
 
 constexpr std::int64_t look_again_after_ns = 3'000'000;
 constexpr std::uint32_t known_entry_flags = engine::entry_detached | engine::entry_implicit | engine::entry_async |
-                                            engine::entry_no_lease | engine::entry_first;
+                                            engine::entry_no_lease | engine::entry_timed | engine::entry_first |
+                                            engine::entry_for_detached;
 
 bool in_word(Phase phase) {
   return phase == Phase::held || phase == Phase::marked || phase == Phase::waiting || phase == Phase::member;

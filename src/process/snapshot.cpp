@@ -166,6 +166,7 @@ class Painter {
     g.weight = weight_word(i).amount;
     g.flags = P::load(e.flags);
     g.thread = P::get(e.thread);
+    g.beside = P::load(e.beside);
     g.since_ns = as_time(e.since_ns);
     g.ttl_ns = as_time(e.ttl_ns);
     engine::EntryTexts texts = engine::read_texts(view_, i);

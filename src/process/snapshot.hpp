@@ -127,6 +127,7 @@ struct GrantView {
   std::string command;
   std::int32_t pid = 0;
   std::uint32_t thread = 0;  // that acquires or waits; 0 unknown
+  std::uint32_t beside = 0;  // of a wait for more: what it has already
   std::uint32_t weight = 0;
   std::uint32_t flags = 0;  // EntryFlag
   std::int64_t since_ns = 0;

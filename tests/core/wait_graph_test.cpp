@@ -114,8 +114,20 @@ TEST(WaitGraph, AQueueIsServedInItsOrder) {
 }
 
 TEST(WaitGraph, TwoWhoWantMoreOfWhatTheyHaveWaitForEachOther) {
-  const WaitGraph graph{2, {0, 0, 4}, {{a, pool, 2}, {b, pool, 2}}, {{a, {}, pool, 1, 1, 0}, {b, {}, pool, 1, 2, 1}}};
-  EXPECT_EQ(find(graph).size(), 1U);
+  const WaitGraph graph{
+      2, {0, 0, 4}, {{a, pool, 2}, {b, pool, 2}}, {{a, {}, pool, 1, 1, 0, true}, {b, {}, pool, 1, 2, 1, true}}};
+  const auto circles = find(graph);
+  ASSERT_EQ(circles.size(), 1U);
+  EXPECT_EQ(circles[0].size(), 2U);
+}
+
+TEST(WaitGraph, WhoWantsMoreDoesNotWaitForItself) {
+  WaitGraph graph{2, {1, 0, 2}, {{a, pool, 1}, {b, pool, 1}, {a, left, 1}}, {{a, {}, pool, 1, 1, 2, true}}};
+  EXPECT_TRUE(find(graph).empty());
+  graph.waits.push_back({b, {}, left, 1, 1, 1, false});
+  const auto circles = find(graph);
+  ASSERT_EQ(circles.size(), 1U);
+  EXPECT_EQ(circles[0].size(), 2U);
 }
 
 TEST(WaitGraph, AThreadIsHeldUpByTheWaitOfAHolderItActsFor) {
@@ -231,6 +243,9 @@ WaitGraph random_graph(std::mt19937& random) {
     const std::uint32_t r = below(resources);
     WaitEdge wait{below(graph.actors), {}, r, 1 + below(graph.capacity[r]), ++place, std::int64_t{below(1000)}};
     if (below(4) == 0) wait.also = below(graph.actors);
+    std::uint32_t has = 0;
+    for (const HeldEdge& h : graph.holds) has += h.actor == wait.actor && h.resource == r ? h.weight : 0;
+    wait.more = has != 0 && has + wait.need <= graph.capacity[r] && below(2) == 0;
     graph.waits.push_back(wait);
   }
   return graph;

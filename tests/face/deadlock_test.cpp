@@ -155,6 +155,70 @@ TEST_F(DeadlockFace, AWaitWithoutAThreadIsToldByItsDescriptor) {
   EXPECT_EQ(right.acquire(a, 1, {}, 0ns).result, PermitResult::acquired);
 }
 
+// What ends by itself keeps nobody for ever.
+TEST_F(DeadlockFace, NobodyIsAccusedWhereATimeoutOrALeaseWillDo) {
+  Session session{segment_};
+  Session manual{segment_, {.manual_heartbeat = true}};
+  Lock left{session, "left"};
+  Lock right{session, "right"};
+  Lock bounded{session, "bounded", {.max_hold_duration = 3s}};
+  Lock theirs{manual, "theirs"};
+  struct Circle {
+    const char* what;
+    Lock* first;
+    Lock* second;
+    std::optional<std::chrono::nanoseconds> timeout;
+  };
+  for (const Circle& circle : {Circle{"a timeout", &left, &right, 2500ms}, {"a maximum", &bounded, &right, {}}}) {
+    ASSERT_TRUE(circle.first->try_acquire(a));
+    ASSERT_TRUE(circle.second->try_acquire(b));
+    auto waits = std::async(std::launch::async, [&] {
+      AcquireOutcome got = circle.second->acquire(a, {}, circle.timeout);
+      (void)circle.first->release(a);
+      return got;
+    });
+    until_waiting_longer(1);
+    EXPECT_TRUE(circle.first->acquire(b)) << circle.what;
+    (void)circle.second->release(b);
+    EXPECT_EQ(waits.get().result, circle.timeout ? AcquireResult::timed_out : AcquireResult::acquired) << circle.what;
+    (void)circle.second->release(a);
+    (void)circle.first->release(b);
+  }
+  ASSERT_TRUE(theirs.try_acquire(a, {.ttl = 2500ms}));
+  Lock same{session, "theirs"};
+  ASSERT_TRUE(left.try_acquire(b));
+  auto waits = std::async(std::launch::async, [&] { return Lock{manual, "left"}.acquire(a); });
+  until_waiting_longer(1);
+  EXPECT_TRUE(same.acquire(b)) << "a lease that nobody renews";
+  (void)left.release(b);
+  EXPECT_TRUE(waits.get());
+}
+
+TEST_F(DeadlockFace, AnUpgradeIsExplainedByTheOtherHalf) {
+  Session session{segment_};
+  SharedLock tree{session, "tree"};
+  Lock lock{session, "deploy"};
+  tree.lock_shared();
+  lock.lock();
+  std::jthread reads([&] {
+    tree.lock_shared();
+    lock.lock();  // the older wait, which goes on
+    lock.unlock();
+    tree.unlock_shared();
+  });
+  until_waiting_longer(1);
+  try {
+    tree.upgrade();
+    ADD_FAILURE() << "somebody else reads";
+  } catch (const Error& e) {
+    const std::string text = e.what();
+    EXPECT_NE(text.find("has waited for lock 'deploy'"), std::string::npos) << text;
+    EXPECT_NE(text.find("has held lock 'deploy'"), std::string::npos) << text;
+  }
+  lock.unlock();
+  tree.unlock_shared();
+}
+
 TEST_F(DeadlockFace, ASecondHolderThatRunsIsNoDeadlock) {
   Session session{segment_};
   Session other{segment_};

@@ -157,13 +157,14 @@ TEST_F(Inspect, ShowsSemaphoresOnTheirOwn) {
 }
 
 TEST_F(Inspect, ShowsWhoWaitsForEver) {
-  ASSERT_EQ(run({"lock", "acquire", "left", "--holder", "a"}).code(), 0);
-  ASSERT_EQ(run({"lock", "acquire", "right", "--holder", "\"b\""}).code(), 0);
-  const auto older = start({"lock", "acquire", "right", "--holder", "a"});
+  const std::string script = std::to_string(::getpid());
+  ASSERT_EQ(run({"lock", "acquire", "left", "--holder", "a", "--pid", script}).code(), 0);
+  ASSERT_EQ(run({"lock", "acquire", "right", "--holder", "\"b\"", "--pid", script}).code(), 0);
+  const auto older = start({"lock", "acquire", "right", "--holder", "a", "--pid", script});
   ASSERT_TRUE(eventually([&] { return look({"--graph"}).at("graph").as_array().size() == 1; }));
   EXPECT_TRUE(look({"--graph"}).at("deadlocks").as_array().empty());
   EXPECT_EQ(run({"inspect", "--graph"}).out.find("deadlock"), std::string::npos);
-  const auto younger = start({"lock", "acquire", "left", "--holder", "\"b\""});
+  const auto younger = start({"lock", "acquire", "left", "--holder", "\"b\"", "--pid", script});
   ASSERT_TRUE(eventually([&] { return !look({"--graph"}).at("deadlocks").as_array().empty(); }));
   const json::object seen = look({"--graph"});
   const json::array& circle = seen.at("deadlocks").as_array().at(0).as_array();

@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <string>
+#include <thread>
 
 #include <boost/json.hpp>
 
@@ -55,7 +58,7 @@ TEST_F(SemScript, TakenHereGivenBackThere) {
   }
   EXPECT_EQ(acquire("c", "1", {"-n", "-E", "7"}).code(), 7);
   EXPECT_EQ(acquire("c", "1", {"-w", "50ms", "-E", "8"}).code(), 8);
-  EXPECT_HAS(acquire("c", "1", {"-w", "50ms"}).err, "had no room within 0.0");
+  EXPECT_HAS(acquire("c", "1", {"-w", "50ms"}).err, "had no room within 50ms");
   EXPECT_EQ(release("a").code(), 0);
   EXPECT_EQ(acquire("c", "5").code(), 0);
 }
@@ -333,6 +336,40 @@ TEST_F(SemScript, ASharedLock) {
   EXPECT_EQ(acquire("c", {"--shared"}).code(), 1);
   ASSERT_EQ(run({"lock", "release", "x", "--holder", "b"}).code(), 0);
   EXPECT_TRUE(is_free("x"));
+}
+
+TEST_F(SemScript, TwoWhoWantMoreThanTheyHaveAreTold) {
+  ASSERT_EQ(run({"sem", "create", "gpu", "--capacity", "2"}).code(), 0);
+  const std::string script = std::to_string(::getpid());
+  for (const char* const holder : {"a", "b"}) {
+    ASSERT_EQ(run({"sem", "acquire", "gpu", "--holder", holder, "--pid", script}).code(), 0);
+  }
+  const auto older = start({"sem", "acquire", "gpu", "--holder", "a", "--weight", "2", "--pid", script});
+  ASSERT_TRUE(eventually([&] { return run({"sem", "status", "gpu"}).out.find("1 waiting") != std::string::npos; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // waits begin by the coarse clock
+  const Finished told = run({"sem", "acquire", "gpu", "--holder", "b", "--weight", "2", "--pid", script});
+  EXPECT_EQ(told.code(), 1);
+  EXPECT_NE(told.err.find("semaphore 'gpu' would never be free (deadlock): 'b' (pid "), std::string::npos) << told.err;
+  EXPECT_NE(told.err.find("; 'a' (pid "), std::string::npos) << told.err;
+  ASSERT_EQ(run({"sem", "release", "gpu", "--holder", "b"}).code(), 0);
+  EXPECT_EQ(older->wait().code(), 0);
+}
+
+TEST_F(SemScript, ASecondUpgradeIsToldWhatToDo) {
+  const std::string script = std::to_string(::getpid());
+  for (const char* const holder : {"a", "b"}) {
+    ASSERT_EQ(run({"lock", "acquire", "tree", "--shared", "--holder", holder, "--pid", script}).code(), 0);
+  }
+  const auto first = start({"lock", "acquire", "tree", "--holder", "a", "--pid", script});
+  ASSERT_TRUE(eventually([&] { return run({"lock", "status", "tree"}).out.find("1 waiting") != std::string::npos; }));
+  const Finished second = run({"lock", "acquire", "tree", "--holder", "b", "--pid", script});
+  EXPECT_EQ(second.code(), 1);
+  EXPECT_NE(second.err.find("give this share back"), std::string::npos) << second.err;
+  const Finished third = run({"lock", "acquire", "tree", "--shared", "--holder", "c", "-n"});
+  EXPECT_EQ(third.code(), 1);
+  EXPECT_NE(third.err.find("others wait for it and come first"), std::string::npos) << third.err;
+  ASSERT_EQ(run({"lock", "release", "tree", "--holder", "b"}).code(), 0);
+  EXPECT_EQ(first->wait().code(), 0);
 }
 
 }  // namespace

@@ -198,7 +198,8 @@ int say_not_acquired(PrimitiveClient& client, const process::Request& request, c
   const std::string_view result = result_text(client, got.outcome);
   const auto text = [&](const std::string& how) {
     const std::string occupancy = occupancy_text(client, got.outcome.current);
-    const bool queue = is_lock ? occupancy.empty() : got.outcome.available >= request.weight;
+    // A share of a lock, too, that others came first for.
+    const bool queue = got.outcome.available >= request.weight;
     return title + " " + how + ": " + occupancy + (queue && !occupancy.empty() ? "; " : "") +
            (queue ? "others wait for it and come first" : "");
   };
@@ -223,7 +224,11 @@ int say_not_acquired(PrimitiveClient& client, const process::Request& request, c
                               "has ended: it is held already, so leave the inner one out, or use another " +
                               std::string(word_of(client.kind())));
       } else {
-        say_error(result, title + " would never be free (deadlock): " + to_string(got.outcome.circle));
+        const std::string circle = got.outcome.circle.empty()
+                                       ? "another one that shares it waits for the others to end already, and so for "
+                                         "this one; give this share back, and acquire again"
+                                       : to_string(got.outcome.circle);
+        say_error(result, title + " would never be free (deadlock): " + circle);
       }
       return exit_busy;
     default: return busy(is_lock ? "is busy" : "is full");

@@ -129,6 +129,11 @@ int reap(const Arguments& a) {
 constexpr const char* tokens_grow =
     "Each new hold of a lock gets a greater fencing token than all before it; hand it to what the lock protects. The "
     "first one is not 1 and the next one is not one more: only the order counts.";
+constexpr const char* deadlock_is_told =
+    "A wait without a timeout that closes a circle of such waits, in whatever processes, ends after a second or two "
+    "with "
+    "1 and says who holds what and waits for what (with --json in `circle`). Only the one that began last ends. With "
+    "--wait, a holder that somebody else will help goes on waiting.";
 constexpr std::array run_more{
     "Returns the exit code of the command. The command finds the segment, the holder and the tokens in "
     "SHMCOORD_SEGMENT, SHMCOORD_HOLDER, SHMCOORD_TOKEN (of the first --lock, else of the first of the others) and "
@@ -140,7 +145,8 @@ constexpr std::array run_more{
     "come through this program, that is killed at once. When the hold is lost, all of it gets SIGTERM and, after "
     "--grace, SIGKILL; the next holder does not wait for that.",
     "A run within the command that would wait for what this one holds ends at once with 1, since it would wait for "
-    "ever. "
+    "ever. ",
+    deadlock_is_told,
     "More permits than the capacity are refused at once with 1. With --json standard output still belongs to the "
     "command: messages are lines of JSON on standard error.",
 };
@@ -149,6 +155,7 @@ constexpr std::array acquire_more{
     "prints the same token. Two scripts that must exclude each other need two ids.",
     "Without --pid and --ttl the hold goes stale, and the next one takes it over, when neither `lock heartbeat` nor "
     "`lock renew` came for the lock's stale threshold: 60 s, unless a program made the lock with another one.",
+    deadlock_is_told,
     tokens_grow,
 };
 constexpr std::array lost_more{
@@ -169,6 +176,7 @@ constexpr std::array sem_acquire_more{
     "Without --pid and --ttl the hold goes stale, and is taken away when somebody needs the room, when neither `sem "
     "heartbeat` nor `sem renew` came for the semaphore's stale threshold: 60 s, unless a program made it with another "
     "one.",
+    deadlock_is_told,
     tokens_grow,
 };
 constexpr std::array sem_resize_more{

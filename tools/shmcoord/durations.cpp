@@ -72,6 +72,7 @@ bool is_duration(std::string_view text) {
 std::string format_duration(nanoseconds duration) {
   const std::int64_t ns = duration.count() < 0 ? 0 : duration.count();
   const std::int64_t s = ns / 1'000'000'000;
+  if (ns > 0 && ns < 100'000'000) return std::to_string((ns + 999'999) / 1'000'000) + "ms";
   if (s < 10) {
     const std::int64_t tenths = ns / 100'000'000;
     return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + "s";

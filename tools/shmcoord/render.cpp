@@ -79,7 +79,12 @@ std::vector<Edge> edges_of(const Scene& scene) {
       if (before != nullptr) {
         edges.push_back({&lock, &waiter, before, false});
       } else {
-        for (const process::GrantView& holder : lock.holders) edges.push_back({&lock, &waiter, &holder, true});
+        for (const process::GrantView& holder : lock.holders) {
+          // Who waits for more does not wait for what it has.
+          const bool same =
+              holder.holder == waiter.holder && (!holder.holder.empty() || holder.thread == waiter.thread);
+          if (waiter.beside == 0 || !same) edges.push_back({&lock, &waiter, &holder, true});
+        }
       }
       before = &waiter;
     }

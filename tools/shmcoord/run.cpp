@@ -101,9 +101,8 @@ class Taken {
       : held_(held), how_(how), request_(request), tried_(std::move(tried)) {}
 
   process::Answer acquire() {
-    callback_ = held_.client->on_lost([this, title = title_of(*held_.client)](const HolderId&, const Lost& lost) {
-      how_.bell.ring(title, lost);
-    });
+    callback_ = held_.client->on_lost(
+        [this, title = title_of(*held_.client)](const HolderId&, const Lost& lost) { how_.bell.ring(title, lost); });
     got_ = acquire_aloud(*held_.client, request_, how_.deadline_ns, how_.signals, std::exchange(tried_, std::nullopt));
     held_.token = got_.outcome.token;
     return got_.outcome;
@@ -119,9 +118,7 @@ class Taken {
   }
   [[nodiscard]] bool stands() const { return held_.client->stands(how_.holder, held_.token); }
 
-  int say_not_acquired(const WaitRule& rule) {
-    return tool::say_not_acquired(*held_.client, request_, got_, rule);
-  }
+  int say_not_acquired(const WaitRule& rule) { return tool::say_not_acquired(*held_.client, request_, got_, rule); }
 
  private:
   Held& held_;

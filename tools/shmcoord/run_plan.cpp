@@ -72,9 +72,8 @@ std::vector<Wanted> wanted_of(const Arguments& arguments, std::string& first) {
   const bool permits_first = arguments.first_of({"--shared", "--sem"}) == "--sem" && !arguments.has("--lock");
   const auto is_first = [&](const Wanted& w) { return !permits_first || w.kind == engine::Kind::semaphore; };
   first = std::find_if(wanted.begin(), wanted.end(), is_first)->name;
-  std::stable_sort(wanted.begin(), wanted.end(), [](const Wanted& a, const Wanted& b) {
-    return process::taken_before(a.kind, a.name, b.kind, b.name);
-  });
+  std::sort(wanted.begin(), wanted.end(),
+            [](const Wanted& a, const Wanted& b) { return process::taken_before(a.kind, a.name, b.kind, b.name); });
   std::vector<Wanted> once;
   for (const Wanted& w : wanted) {
     const auto same = std::find_if(once.begin(), once.end(), [&](const Wanted& other) { return other.name == w.name; });
