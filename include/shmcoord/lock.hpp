@@ -198,9 +198,9 @@ class SHMCOORD_EXPORT Lock {
   void on_lost(std::function<void(const HolderId&, const Lost&)> callback);
 
   /// Queues for the lock without blocking and returns a descriptor that becomes readable (poll, epoll) when the lock is
-  /// held, or the wait ended otherwise, or never can (deadlock); the session's thread writes it. Then call acquire()
-  /// with the same holder, which returns at once. The descriptor belongs to the lock: it is closed by release(),
-  /// cancel_wait() or the destructor.
+  /// held, or the wait ended otherwise, or never can (deadlock); the session's thread writes it, and takes away within
+  /// a second what a holder lost by its lease. Then call acquire() with the same holder, which returns at once. The
+  /// descriptor belongs to the lock: it is closed by release(), cancel_wait() or the destructor.
   [[nodiscard]] int wait_fd(const HolderId& holder, const AcquireOptions& options = {});
   /// Leaves the queue, or gives the lock back if it was granted meanwhile. A hold that acquire() has returned stays;
   /// only its descriptor is closed.

@@ -137,11 +137,13 @@ void PrimitiveClient::remove_on_lost(std::uint64_t id) {
   std::erase_if(lost_callbacks_, [id](const auto& c) { return c.first == id; });
 }
 
-// In the keeper's thread: whose wait is over, whose hold was lost.
+// In the keeper's thread: whose wait is over, whose hold was lost. Who waits by a descriptor alone does not look at the
+// holders, so their leases are looked at here.
 void PrimitiveClient::tick() {
   std::vector<std::pair<std::string, Lost>> news;
   DeadlockWatch* const deadlocks = participant_->deadlocks();
   const std::int64_t now = real_clock().now_ns();
+  bool waits = false;
   bool long_wait = false;
   {
     const std::scoped_lock lock(mutex_);
@@ -151,7 +153,7 @@ void PrimitiveClient::tick() {
         (void)hold->ops.finish_now();
         const engine::Entry& e = view().entry(hold->entry);
         const std::uint64_t status = RealPolicy::load(e.status);
-        const bool over = engine::unpack_status(status).phase != engine::Phase::waiting;
+        const bool over = engine::unpack_status(status).phase != engine::Phase::waiting || !participant_->usable();
         const bool stuck = deadlocks != nullptr && deadlocks->is_told(hold->entry, status);
         std::uint64_t count = 1;
         if (over || (stuck && !hold->told_deadlock)) (void)!::write(hold->fd, &count, sizeof count);
@@ -159,6 +161,7 @@ void PrimitiveClient::tick() {
         if (!over && !stuck && hold->told_deadlock) (void)!::read(hold->fd, &count, sizeof count);
         hold->told_deadlock = stuck;
         const auto since = static_cast<std::int64_t>(RealPolicy::load(e.since_ns));
+        waits = waits || !over;
         long_wait = long_wait || (!over && core::age_ns(since, now) >= DeadlockWatch::patience_ns);
       }
       if (hold->state != Hold::State::held || hold->told_lost) continue;
@@ -169,10 +172,12 @@ void PrimitiveClient::tick() {
       news.emplace_back(hold->holder, Lost{stands ? Loss::none : how.loss, {}});
     }
   }
-  if (long_wait && deadlocks != nullptr) {
+  if (waits) {
     try {
-      deadlocks->look(*participant_, now);  // signals this thread if it has something to tell
-    } catch (...) {                         // no memory, or a damaged segment: the wait goes on
+      if (searches_now(now)) reclaim_stale();
+      // Signals this thread if it has something to tell.
+      if (long_wait && deadlocks != nullptr) deadlocks->look(*participant_, now);
+    } catch (...) {  // no memory, a damaged segment: the next look, or somebody else
     }
   }
   if (news.empty()) return;
