@@ -94,14 +94,25 @@ inline std::string layer_of(const std::string& path) {
   return end == std::string::npos ? std::string{} : path.substr(4, end - 4);
 }
 
+/// The public headers of the component for coroutines.
+inline bool shows_tasks(std::string_view path) {
+  return path == "include/shmcoord/tasks.hpp" || path.starts_with("include/shmcoord/tasks/");
+}
+
 // --- rules about one file -------------------------------------------------------------------------------------------
 
 inline Findings arrows_point_down(const File& file) {
   if (!is_cpp(file)) return {};
   if (under(file, "include/")) {
+    const bool tasks = shows_tasks(file.path);
     return find_includes(
-        file, [](const Include& i) { return !i.angled && !i.name.starts_with("shmcoord/"); },
-        "the contract includes only itself and the standard library");
+        file,
+        [tasks](const Include& i) {
+          if (shows_tasks("include/" + i.name)) return !tasks;
+          return !i.angled && !i.name.starts_with("shmcoord/");
+        },
+        "the contract includes only itself and the standard library; tasks may include the rest, not the other way "
+        "round");
   }
   const std::string layer = layer_of(file.path);
   if (layer.empty()) return {};
@@ -110,6 +121,7 @@ inline Findings arrows_point_down(const File& file) {
   return find_includes(
       file,
       [rank](const Include& i) {
+        if (shows_tasks("include/" + i.name)) return rank < layer_rank("tasks");
         if (i.angled || i.name.starts_with("shmcoord/")) return false;
         const auto other = layer_rank(i.name.substr(0, i.name.find('/')));
         return i.name.find('/') == std::string::npos || other == no_layer || other > rank;
@@ -119,12 +131,16 @@ inline Findings arrows_point_down(const File& file) {
 
 inline Findings face_hides_its_insides(const File& file) {
   if (!under(file, "include/")) return {};
+  const bool tasks = shows_tasks(file.path);  // whose users use Asio
   Findings found = find_includes(
       file,
-      [](const Include& i) { return i.name == "atomic" || i.name.starts_with("boost/") || is_syscall_header(i.name); },
+      [tasks](const Include& i) {
+        return i.name == "atomic" || (i.name.starts_with("boost/") && !tasks) || is_syscall_header(i.name);
+      },
       "public headers show no atomics, no Boost and no system calls");
-  const Findings words = find_words(file, code_of(file.text), std::array<std::string_view, 2>{"std::atomic", "boost::"},
-                                    "public headers show no atomics and no Boost");
+  std::vector<std::string_view> hidden{"std::atomic"};
+  if (!tasks) hidden.emplace_back("boost::");
+  const Findings words = find_words(file, code_of(file.text), hidden, "public headers show no atomics and no Boost");
   found.insert(found.end(), words.begin(), words.end());
   return found;
 }
