@@ -5,3 +5,4 @@
 #include "shmcoord/tasks/future.hpp"     // IWYU pragma: export
 #include "shmcoord/tasks/scheduler.hpp"  // IWYU pragma: export
 #include "shmcoord/tasks/semaphore.hpp"  // IWYU pragma: export
+#include "shmcoord/tasks/shared.hpp"     // IWYU pragma: export
