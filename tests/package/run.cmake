@@ -38,7 +38,8 @@ set(main ${SCRATCH}/main.cpp)
 file(WRITE ${main} "${example}")
 
 run(${CMAKE_COMMAND} -S ${SOURCE}/tests/package -B ${SCRATCH}/build -G ${GENERATOR}
-  -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_CXX_COMPILER=${CXX} -DEXAMPLE=${main})
+  -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_CXX_COMPILER=${CXX} -DEXAMPLE=${main}
+  -DTASKS_EXAMPLE=${SOURCE}/tests/tasks/examples/shared_semaphore.cpp)
 run(${CMAKE_COMMAND} --build ${SCRATCH}/build)
 
 file(GLOB_RECURSE library ${prefix}/*/libshmcoord.so)
@@ -60,7 +61,13 @@ foreach(program ${SCRATCH}/build/downstream ${SCRATCH}/by_pkg_config)
     message(STATUS "${program}: ${code}: ${out}")
   endforeach()
 endforeach()
+execute_process(COMMAND ${SCRATCH}/build/coroutines ${segment}
+  RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE out)
+message(STATUS "coroutines: ${code}: ${out}")
 file(REMOVE /dev/shm/shmcoord.${segment})
+if(NOT code EQUAL 0)
+  message(FATAL_ERROR "the example for coroutines ended with ${code}")
+endif()
 if(NOT codes STREQUAL "0;0;0;0")
   message(FATAL_ERROR "the README's example ended with ${codes}")
 endif()

@@ -1,4 +1,5 @@
-# What `cmake --install` puts where: library, headers, CMake package, pkg-config file, tool, completion, manual page.
+# What `cmake --install` puts where: library, headers, CMake package, pkg-config file, tool, completion, manual page; and
+# the component for coroutines, which only those who ask for it link, and need Boost for.
 include(CMakePackageConfigHelpers)
 
 if(TARGET shmcoord)
@@ -7,6 +8,10 @@ if(TARGET shmcoord)
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
     FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   install(EXPORT shmcoordTargets NAMESPACE shmcoord:: DESTINATION ${package_dir})
+  install(TARGETS shmcoord_tasks_component EXPORT shmcoordTasksTargets
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(EXPORT shmcoordTasksTargets NAMESPACE shmcoord:: DESTINATION ${package_dir})
 
   configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/shmcoordConfig.cmake.in
     ${PROJECT_BINARY_DIR}/shmcoordConfig.cmake INSTALL_DESTINATION ${package_dir})
