@@ -39,6 +39,17 @@ TEST_F(SchedulerTest, SpawnedTasksRunInTheirOrderAndNotAtOnce) {
   EXPECT_TRUE(story_.empty());
   ASSERT_TRUE(run());
   EXPECT_EQ(story_, (Story{"one", "two"}));
+  // Nor inside of the task that spawns it.
+  story_.clear();
+  const auto parent = [](Scheduler& scheduler, auto child) -> awaitable<void> {
+    (void)scheduler.spawn(child(scheduler, "child"));
+    scheduler.log("parent");
+    co_return;
+  };
+  (void)scheduler_.spawn(parent(scheduler_, say));
+  (void)scheduler_.spawn(say(scheduler_, "ready before the child"));
+  ASSERT_TRUE(run());
+  EXPECT_EQ(story_, (Story{"parent", "ready before the child", "child"}));
 }
 
 TEST_F(SchedulerTest, WaitGivesTheResultOrWhatItFailedWith) {

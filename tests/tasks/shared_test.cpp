@@ -121,6 +121,29 @@ TEST_F(SharedTasks, ServesInTheOrderOfAskingWithFewWaitsInTheSegment) {
   EXPECT_EQ(semaphore_->available(), 1U);
 }
 
+// Between sessions the segment's queue decides: who comes from outside waits behind those of us who stand there, not
+// behind all of us.
+TEST_F(SharedTasks, ANewcomerWaitsBehindThoseInTheSegmentOnly) {
+  make(1, 1);
+  const HolderId rival{"rival"};
+  ASSERT_TRUE(theirs_->try_acquire(other));
+  const auto work = [](Scheduler& scheduler, AsyncSemaphore& pool, std::string name) -> awaitable<void> {
+    const auto permit = co_await pool.async_permit();
+    scheduler.log(name);
+  };
+  for (const char* const name : {"first", "second", "third"}) (void)scheduler_.spawn(work(scheduler_, *pool_, name));
+  run_until_waiting(1);
+  (void)theirs_->wait_fd(rival);
+  ASSERT_EQ(waiters(), 2U);
+  theirs_->release(other);
+  while (!theirs_->acquire(rival, 1, {}, 0ns)) (void)context_.run_one_for(1ms);
+  run_until_waiting(1);
+  EXPECT_EQ(story_, (Story{"first"}));
+  theirs_->release(rival);
+  ASSERT_TRUE(run());
+  EXPECT_EQ(story_, (Story{"first", "second", "third"}));
+}
+
 TEST_F(SharedTasks, ATimeOutEndsTheWaitInTheSegment) {
   make(2, 1);
   ASSERT_TRUE(theirs_->try_acquire(other, 2));
