@@ -214,6 +214,7 @@ DeadlockMember describe(const View& view, const Graph& graph, const core::Deadlo
 
 std::vector<RecordIndex> records_of(const Graph& graph, const core::Deadlock& found) {
   std::vector<RecordIndex> records;
+  records.reserve(found.waits.size());
   for (const std::size_t wait : found.waits) records.push_back(graph.waits[wait].record);
   std::sort(records.begin(), records.end());
   records.erase(std::unique(records.begin(), records.end()), records.end());
@@ -237,6 +238,8 @@ std::vector<FoundDeadlock> find_deadlocks(const engine::Mapping& mapping, std::i
   std::vector<FoundDeadlock> all;
   for (const core::Deadlock& found : core::find_deadlocks(graph.edges)) {
     FoundDeadlock deadlock;
+    deadlock.waits.reserve(found.waits.size());
+    deadlock.circle.reserve(found.circle.size());
     const Seen& victim = graph.waits[found.circle.front().wait];
     deadlock.victim = victim.entry;
     deadlock.status = victim.status;

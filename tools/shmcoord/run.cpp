@@ -63,8 +63,10 @@ class LossBell {
   }
   /// Forgets it.
   void hush() noexcept {
-    const std::scoped_lock guard(mutex_);
-    text_.clear();
+    {
+      const std::scoped_lock guard(mutex_);
+      text_.clear();
+    }
     std::uint64_t rung = 0;
     (void)!::read(fd_, &rung, sizeof rung);
   }
@@ -372,6 +374,7 @@ int run_command(const Arguments& arguments) {
   });
   const Taking how{plan.holder, deadline_of(plan.wait), signals, bell};
   std::vector<Taken> parts;
+  parts.reserve(held.size());
   for (std::size_t i = 0; i < held.size(); ++i) {
     parts.emplace_back(held[i], how, request_for(plan.wanted[i]), std::exchange(tried, std::nullopt));
   }
