@@ -56,6 +56,7 @@ struct LockOptions {
 struct AcquireOptions {
   std::optional<std::string_view> reason = {};  ///< for people, up to 4096 bytes; kept when absent on extending (C-48)
   std::optional<std::chrono::nanoseconds> ttl = {};  ///< replaces the stale threshold for this hold (C-51)
+  bool gives_up = false;  ///< of wait_fd(): the caller ends the wait by itself, so that it closes no deadlock
 };
 
 /// Who holds or held.

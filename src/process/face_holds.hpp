@@ -34,6 +34,7 @@ inline process::Request request_of(const HolderId& holder, std::uint32_t weight,
   r.weight = weight;
   r.reason = options.reason;
   r.ttl = options.ttl;
+  r.gives_up = options.gives_up;
   return r;
 }
 

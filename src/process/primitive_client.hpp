@@ -57,6 +57,7 @@ struct Request {
   bool no_lease = false;                         // only release, proof of death or the operator ends it (C-51)
   bool detached = false;                         // outlives this process
   std::int32_t bound_pid = 0;                    // detached: ends with that process of this PID namespace
+  bool gives_up = false;                         // of wait_fd(): as if it had a deadline
   bool for_detached = false;                     // of a part: what it is part of is detached
   std::uint32_t beside = 0;                      // of a part: what the holder has already
   engine::EntryIndex whole = engine::nil_entry;  // and where: not to be robbed for its own sake (C-10)

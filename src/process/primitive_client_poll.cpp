@@ -47,7 +47,7 @@ int PrimitiveClient::queue_async(const Request& request) {
   if (hold.state == Hold::State::idle) {
     engine::Result r{Step::closed};
     for (;;) {
-      prepare(hold, request, false);
+      prepare(hold, request, request.gives_up);
       r = start(hold, request, true);
       if (r.step != Step::closed) break;
       attach_again(hold);

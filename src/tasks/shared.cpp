@@ -1,13 +1,17 @@
 #include "shmcoord/tasks/shared.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <list>
 #include <mutex>
 #include <stdexcept>
 #include <string>
 #include <unordered_set>
+#include <utility>
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/experimental/awaitable_operators.hpp>
@@ -22,10 +26,10 @@
 // The queue in this process is a cooperative semaphore, whose permits are the places in the segment's queue: FIFO,
 // time-outs, cancellation and passing on are those of semaphore.cpp. Who has a place queues up by wait_fd().
 //
-// Two things must hold. The descriptor is the primitive's, which closes it with the wait: so Asio must have let go of
-// it before (a descriptor that is closed behind Asio's back leaves its registration to the next one of that number).
-// And whatever ends a wait, the coroutine or this queue, ends it in the segment at once, because the primitive may be
-// gone when the coroutine runs next. Both are in Wait::end().
+// Two things must hold. The descriptor is the primitive's, which closes it with the wait, also when somebody else ends
+// that: so Asio gets a duplicate (of a descriptor that is closed behind its back the registration is left to the next
+// one of that number). And whatever ends a wait, the coroutine or this queue, ends it in the segment at once, because
+// the primitive may be gone when the coroutine runs next. Both are in Wait::end().
 //
 // g++ 12 destroys some temporaries of an expression with co_await or co_return twice, or not at all. So what is awaited
 // or returned has a name, here and in the rest of the component.
@@ -60,6 +64,7 @@ struct Request {
   std::optional<std::string> reason;
   std::optional<std::chrono::nanoseconds> ttl;
   bool unnamed = false;  // of a holder that is new
+  bool timed = false;
 
   Request(HolderId who, std::uint32_t how_much, const AcquireOptions& options)
       : holder(std::move(who)), weight(how_much), reason(options.reason), ttl(options.ttl) {}
@@ -68,6 +73,7 @@ struct Request {
     AcquireOptions o;
     if (reason) o.reason = *reason;
     o.ttl = ttl;
+    o.gives_up = timed;
     return o;
   }
 };
@@ -182,7 +188,7 @@ class SharedQueue<Primitive>::Wait {
   /// Leaves the segment's queue. A grant that nobody took goes to the next one; a hold that was taken stays.
   void end() noexcept {
     if (queue_ == nullptr) return;
-    if (descriptor_.is_open()) descriptor_.release();
+    let_go();
     try {
       queue_->primitive.cancel_wait(request_.holder);
     } catch (...) {  // the session is over, and its waits with it
@@ -195,7 +201,10 @@ class SharedQueue<Primitive>::Wait {
   /// Queues up, if it does not stand there already. False: it could never fit.
   bool queue_up() {
     try {
-      fd_ = wait_fd(queue_->primitive, request_);
+      const int fd = wait_fd(queue_->primitive, request_);
+      let_go();
+      fd_ = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+      if (fd_ < 0) throw Error(Errc::system, std::string("a duplicate of a descriptor: ") + std::strerror(errno));
       return true;
     } catch (const Error& e) {
       if (e.errc() == Errc::invalid_argument) return false;
@@ -223,6 +232,11 @@ class SharedQueue<Primitive>::Wait {
   }
 
  private:
+  void let_go() noexcept {
+    if (descriptor_.is_open()) descriptor_.release();
+    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  }
+
   SharedQueue* queue_;
   const Request& request_;
   asio::posix::stream_descriptor descriptor_;  // Asio's hold of fd_, while it is awaited
@@ -238,6 +252,7 @@ asio::awaitable<Outcome<Primitive>> SharedQueue<Primitive>::acquire(Weak queue, 
   const auto limit = std::min(timeout.value_or(shmcoord::detail::longest_wait), shmcoord::detail::longest_wait);
   const bool once = limit <= std::chrono::nanoseconds::zero();
   const asio::steady_timer deadline(executor, limit);
+  request.timed = timeout.has_value();
   const Claim claim(queue, request.holder);
   Out out;
   if (extend(*alive(queue), request, out)) co_return out;
@@ -255,7 +270,7 @@ asio::awaitable<Outcome<Primitive>> SharedQueue<Primitive>::acquire(Weak queue, 
   bool in_time = true;
   while (wait.queue_up()) {
     out = wait.look();
-    if (out) co_return out;
+    if (out || out.result == decltype(out.result)::deadlock) co_return out;
     if (!in_time) {
       out.result = decltype(out.result)::timed_out;
       co_return out;

@@ -163,5 +163,17 @@ TEST_F(SchedulerTest, ATaskRunsOnWithoutItsHandle) {
   EXPECT_EQ(story_, (Story{"done"}));
 }
 
+TEST(SchedulerAlone, CancellingATaskWhoseContextIsGoneDoesNothing) {
+  std::optional<Task<void>> task;
+  {
+    boost::asio::io_context context;
+    Scheduler scheduler(context.get_executor());
+    task = scheduler.spawn([]() -> awaitable<void> { co_await Scheduler::delay(1h); }());
+    context.poll();
+  }
+  Scheduler::cancel(*task);
+  EXPECT_FALSE(task->done());
+}
+
 }  // namespace
 }  // namespace shmcoord::tasks

@@ -95,7 +95,7 @@ TEST_F(SharedTasksStorm, TenThousandCoroutinesShareEightPermitsWithProcessesThat
   std::vector<Task<void>> tasks;
   for (unsigned i = 0; i < coroutines; ++i) tasks.push_back(scheduler_.spawn(worker(pool, semaphore, books)));
   const std::size_t before = open_descriptors();
-  const DescriptorLimit limit(before + 32);
+  const DescriptorLimit limit(before + 48);
   run_ready();
   EXPECT_EQ(waiters(), first_children - 8 + 16);
   EXPECT_EQ(pool.queued(), coroutines - 16);

@@ -1,7 +1,12 @@
 #include "shmcoord/tasks/shared.hpp"
 
+#include <unistd.h>
+
 #include <optional>
 #include <thread>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 
 #include "support/face_fixture.hpp"
 #include "tasks/run_tasks.hpp"
@@ -62,6 +67,60 @@ class SharedTasks : public WithTasks<shmcoord::testing::FaceTest> {
   std::optional<Semaphore> theirs_;
   std::optional<AsyncSemaphore> pool_;
 };
+
+TEST_F(SharedTasks, WhoClosesACircleIsTold) {
+  Lock left{session_, "left"};
+  Lock right{session_, "right"};
+  AsyncLock waits_left{left};
+  AsyncLock waits_right{right};
+  ASSERT_TRUE(left.try_acquire(a));
+  ASSERT_TRUE(right.try_acquire(b));
+  const auto older = scheduler_.spawn(waits_right.async_acquire(a));
+  run_until_waiting(1);
+  std::this_thread::sleep_for(50ms);  // waits begin by the coarse clock
+  const AcquireOutcome told = run(waits_left.async_acquire(b));
+  ASSERT_EQ(told.result, AcquireResult::deadlock);
+  EXPECT_EQ(told.circle.size(), 2U);
+  EXPECT_FALSE(older.done());
+  (void)right.release(b);
+  EXPECT_TRUE(run(Scheduler::wait(older)));
+  // With a timeout there is no circle.
+  ASSERT_TRUE(right.release(a).result == ReleaseResult::released && right.try_acquire(b));
+  const auto timed = scheduler_.spawn(waits_right.async_acquire(a, {}, 2500ms));
+  run_until_waiting(1);
+  const auto patient = scheduler_.spawn(waits_left.async_acquire(b));
+  EXPECT_EQ(run(Scheduler::wait(timed)).result, AcquireResult::timed_out);
+  EXPECT_FALSE(patient.done());
+  (void)left.release(a);
+  EXPECT_EQ(run(Scheduler::wait(patient)).result, AcquireResult::acquired);
+}
+
+TEST_F(SharedTasks, AWaitThatSomebodyElseEndsLeavesOtherDescriptorsAlone) {
+  Lock lock{session_, "deploy"};
+  Lock theirs{others_, "deploy"};
+  AsyncLock waits{lock};
+  ASSERT_TRUE(theirs.try_acquire(other));
+  const auto waiting = scheduler_.spawn(waits.async_acquire(a));
+  run_until_waiting(1);
+  lock.cancel_wait(a);
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);  // which may get the number of the one that was closed
+  boost::asio::posix::stream_descriptor reads(context_, ends[0]);
+  char byte = 0;
+  bool read = false;
+  reads.async_read_some(boost::asio::buffer(&byte, 1),
+                        [&](const boost::system::error_code&, std::size_t) { read = true; });
+  run_until_waiting(1);  // it queued up again
+  ASSERT_EQ(::write(ends[1], "x", 1), 1);
+  for (int i = 0; i < 5'000 && !read; ++i) {
+    run_ready();
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_TRUE(read);
+  ::close(ends[1]);
+  (void)theirs.release(other);
+  EXPECT_TRUE(run(Scheduler::wait(waiting)));
+}
 
 TEST_F(SharedTasks, WhatIsFreeIsHadAtOnce) {
   make(4);

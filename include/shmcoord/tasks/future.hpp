@@ -65,12 +65,13 @@ template <class T>
 struct Running : Result<T> {
   boost::asio::cancellation_signal signal;
   bool began = false;
+  bool ended = false;      // also when it was destroyed with its context
   bool cancelled = false;  // before it began
 
   /// Asio lets the exception of a task that is cancelled before its first step escape from run(): such a one never
   /// begins, and gets no signal.
   void cancel() {
-    if (this->done()) return;
+    if (this->done() || ended) return;
     if (began) {
       signal.emit(boost::asio::cancellation_type::terminal);
     } else {

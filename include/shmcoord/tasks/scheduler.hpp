@@ -126,6 +126,11 @@ class Scheduler {
 
   template <class T>
   static boost::asio::awaitable<void> run(std::shared_ptr<detail::Running<T>> running, boost::asio::awaitable<T> work) {
+    struct End {
+      detail::Running<T>& of;
+      ~End() { of.ended = true; }
+    };
+    const End end{*running};
     try {
       co_await boost::asio::post(boost::asio::use_awaitable);  // behind those that are ready
       if (running->cancelled) throw TaskCancelledError();

@@ -16,10 +16,11 @@
 
 // Locks and semaphores between processes, for coroutines: waiting for one parks the coroutine and never its thread.
 //
-// Descriptors. A wait in the segment costs one descriptor (Lock::wait_fd), of which a process often has 1,024. So a
-// waiter here stands in two queues. The first is in this process, FIFO, and costs no descriptor; only its first
-// `waits` coroutines stand in the segment's queue at the same time. Ten thousand coroutines that wait for one semaphore
-// have 16 descriptors open, not ten thousand, and what they cost the segment and its other users is 16 waiters.
+// Descriptors. A wait in the segment costs two descriptors (Lock::wait_fd, and Asio's duplicate), of which a process
+// often has 1,024. So a waiter here stands in two queues. The first is in this process, FIFO, and costs no descriptor;
+// only its first `waits` coroutines stand in the segment's queue at the same time. Ten thousand coroutines that wait
+// for one semaphore have 32 descriptors open, not twenty thousand, and what they cost the segment and its other users
+// is 16 waiters.
 //
 // What that means for FIFO. Between coroutines of one AsyncSemaphore: served in the order in which they asked. Between
 // processes (and between two objects here of one name): in the order in which they came to the *segment's* queue. A
@@ -31,7 +32,7 @@ namespace shmcoord::tasks {
 
 struct AsyncOptions {
   int waits =
-      16;  ///< coroutines of this object that stand in the segment's queue at once, each with a descriptor; >= 1
+      16;  ///< coroutines of this object that stand in the segment's queue at once, each with two descriptors; >= 1
 };
 
 namespace detail {
@@ -98,11 +99,16 @@ class AsyncHold {
 };
 
 /// A shared semaphore, awaited. Make one for each semaphore and thread that runs coroutines, and share it among all of
-/// them: it is their queue.
+/// them: it is their queue. A second one of that session and name must not be asked for the same holder, nor may that
+/// holder's wait be ended by the semaphore itself meanwhile.
 ///
 /// To be used by the thread that runs the executor's context, or within a strand, like all of this component. It must
 /// be destroyed before the semaphore, the semaphore before the session. Destroying it fails what still waits, as
 /// dropping a CooperativeSemaphore does.
+///
+/// A wait without a timeout that closes a circle of such waits ends with `deadlock`, as in Semaphore::acquire. One that
+/// has no place in the segment's queue yet is not seen by those who look for circles: a reason not to make `waits`
+/// small.
 ///
 /// Cancelling the awaiting coroutine (S3-16) throws TaskCancelledError in it and ends the wait in the segment; a grant
 /// that came in that very moment, also one that was announced and that the coroutine did not run to see, goes to the
@@ -116,8 +122,9 @@ class AsyncSemaphore {
   AsyncSemaphore& operator=(const AsyncSemaphore&) = delete;
   ~AsyncSemaphore();
 
-  /// As Semaphore::acquire, parking: acquired, already_held, full (it could never fit), timed_out. The timeout is of
-  /// both queues together; 0 is one try, which overtakes nobody. Give it back with Semaphore::release(holder).
+  /// As Semaphore::acquire, parking: acquired, already_held, full (it could never fit), timed_out, deadlock. The
+  /// timeout is of both queues together; 0 is one try, which overtakes nobody. Give it back with
+  /// Semaphore::release(holder).
   [[nodiscard]] boost::asio::awaitable<PermitOutcome> async_acquire(
       const HolderId& holder, std::uint32_t weight = 1, const AcquireOptions& options = {},
       std::optional<std::chrono::nanoseconds> timeout = std::nullopt);
@@ -141,7 +148,7 @@ class AsyncLock {
   AsyncLock& operator=(const AsyncLock&) = delete;
   ~AsyncLock();
 
-  /// As Lock::acquire, parking: acquired, extended, reclaimed, timed_out, busy (only with a timeout of 0).
+  /// As Lock::acquire, parking: acquired, extended, reclaimed, timed_out, deadlock, busy (only with a timeout of 0).
   [[nodiscard]] boost::asio::awaitable<AcquireOutcome> async_acquire(
       const HolderId& holder, const AcquireOptions& options = {},
       std::optional<std::chrono::nanoseconds> timeout = std::nullopt);
