@@ -124,13 +124,22 @@ class Scheduler {
     std::shared_ptr<detail::Running<T>> running;
   };
 
+  /// A local of the coroutine: says when it is no more.
+  template <class T>
+  class Ended {
+   public:
+    explicit Ended(detail::Running<T>& of) noexcept : of_(of) {}
+    Ended(const Ended&) = delete;
+    Ended& operator=(const Ended&) = delete;
+    ~Ended() { of_.ended = true; }
+
+   private:
+    detail::Running<T>& of_;
+  };
+
   template <class T>
   static boost::asio::awaitable<void> run(std::shared_ptr<detail::Running<T>> running, boost::asio::awaitable<T> work) {
-    struct End {
-      detail::Running<T>& of;
-      ~End() { of.ended = true; }
-    };
-    const End end{*running};
+    const Ended ended(*running);
     try {
       co_await boost::asio::post(boost::asio::use_awaitable);  // behind those that are ready
       if (running->cancelled) throw TaskCancelledError();
