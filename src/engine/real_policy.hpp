@@ -1,6 +1,7 @@
 #pragma once
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -133,6 +134,9 @@ struct RealPolicy {
     __builtin_ia32_pause();
 #endif
   }
+
+  /// Lets others run that want this CPU.
+  static void yield() noexcept { ::sched_yield(); }
 
   /// CLOCK_MONOTONIC, to the nearest tick (1–4 ms): what the uncontended path may afford.
   static std::int64_t coarse_now_ns() noexcept { return read_clock(CLOCK_MONOTONIC_COARSE); }

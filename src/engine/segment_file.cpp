@@ -441,9 +441,14 @@ Mapping::Identity Mapping::check_identity() const noexcept {
   struct stat st {};
   if (::lstat(path_.c_str(), &st) != 0) {
     if (errno == ENOENT || errno == ENOTDIR) return Identity::unlinked;
-    return ::fstat(fd_, &st) == 0 && st.st_nlink == 0 ? Identity::unlinked : Identity::same;
+    return linked() ? Identity::same : Identity::unlinked;
   }
   return st.st_dev == device_ && st.st_ino == inode_ ? Identity::same : Identity::replaced;
+}
+
+bool Mapping::linked() const noexcept {
+  struct stat st {};
+  return ::fstat(fd_, &st) != 0 || st.st_nlink != 0;
 }
 
 int Mapping::allocate(std::uint64_t offset, std::uint64_t bytes) const noexcept {

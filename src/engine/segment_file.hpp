@@ -112,6 +112,8 @@ class Mapping final : public PageSource {
   /// Is the file that others would open now still this one? Two stat calls; errors other than "not there" count as
   /// same.
   [[nodiscard]] Identity check_identity() const noexcept;
+  /// The part of it that is cheap: false when no path leads to this file any more, be it deleted or replaced.
+  [[nodiscard]] bool linked() const noexcept;
 
  private:
   friend class SegmentRegistry;

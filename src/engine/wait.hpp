@@ -7,7 +7,11 @@
 
 #include "engine/control.hpp"
 
-// Waiting for a queued entry to be granted: a short adaptive spin, then sleep.
+// Waiting for a queued entry to be granted: a short adaptive spin at the head of the queue, else sleep.
+//
+// Who is called and still has to wait spins again for a moment: where holds are short, whoever releases calls the one
+// behind its grantee as well (ControlOps::call_ahead), so that a wake-up takes place during the hold before and not
+// between two holds.
 //
 // A sleeper sleeps with one futex_waitv on its own wake word (a grant, a changed predecessor, a stop request), and on
 // the life words of those whose deaths concern it: of its predecessor in the queue, or, at the head, of up to four
@@ -38,13 +42,17 @@ enum class WaitEnd : std::uint8_t {
 struct SpinBudget {
   static constexpr std::uint32_t most = 400;  // pauses: about the cost of going to sleep and being woken
   static constexpr std::uint32_t least = 10;
-  std::uint32_t pauses = 100;
+  static constexpr std::uint32_t in_a_row = 16;  // then others may run who want this CPU
+  std::uint32_t pauses = 100;                    // 0: never
 
   constexpr void learn(bool spin_was_enough) noexcept {
     pauses = spin_was_enough ? std::min(most, pauses + pauses / 4 + 1) : std::max(least, pauses - pauses / 8);
   }
 };
 
+/// A process that is killed lets go of its byte lock some ten microseconds after the notice, and no sleep is that
+/// short.
+inline constexpr std::uint32_t confirm_polls = 300;
 inline constexpr std::int64_t recheck_ns = 1'000'000'000;
 inline constexpr std::int64_t without_waitv_recheck_ns = 50'000'000;
 
@@ -96,17 +104,12 @@ class Waiter {
   /// Returns when the entry is held, or why it was given up; then the caller cancels it (and may find it granted after
   /// all).
   WaitEnd wait(std::int64_t deadline_ns, SpinBudget& spin) noexcept {
-    for (std::uint32_t n = 0; n < spin.pauses; ++n) {
-      if (!waiting()) {
-        spin.learn(true);
-        return outcome();
-      }
-      P::pause();
-    }
-    if (spin.pauses != 0) spin.learn(false);
+    std::uint32_t polls = 0;      // of a death that is not confirmed yet
     std::int64_t noticed_ns = 0;  // != 0: when a death was noticed that is not confirmed yet
     bool due = false;             // the last sleep ran its full time: look after what nobody may have told us
+    bool soon = ops_.head_of(ops_.load()).entry == i_;  // it may be over before a sleep would have begun
     for (;;) {
+      if (soon && is_over_soon(spin)) return outcome();
       if (P::keeps(Safety::park_before_look)) P::store(e_.wake, wake_parked);
       P::fence();  // parked before everything is looked at; pairs with Finisher::call
       const WaitEnd end = look(deadline_ns);
@@ -147,14 +150,21 @@ class Waiter {
           until = std::min(until, now + confirm_pause(now - noticed_ns));
         }
       }
-      if (!unconfirmed) noticed_ns = 0;
+      if (!unconfirmed) noticed_ns = polls = 0;
       if (buried) continue;
+      if (unconfirmed && spin.pauses != 0 && polls < confirm_polls) {
+        ++polls;
+        P::yield();
+        continue;
+      }
       const Woken how = P::wait(std::span(words.data(), count), std::min(until, deadline_ns));
       due = how == Woken::timed_out && noticed_ns == 0;
       if (how == Woken::unsupported && P::keeps(Safety::waiter_without_waitv)) {
         P::wait(std::span(words.data(), 1), std::min({until, deadline_ns, P::now_ns() + without_waitv_recheck_ns}));
         due = true;
       }
+      soon = P::load(e_.wake) == wake_called;
+      if (soon) P::store(e_.wake, wake_awake);
     }
   }
 
@@ -169,10 +179,25 @@ class Waiter {
     return phase == Phase::waiting || phase == Phase::prepared;  // prepared: queued, and not finished yet
   }
 
+  // On one CPU, or with more who wait than CPUs, others have to run for it to be over.
+  [[nodiscard]] bool is_over_soon(SpinBudget& spin) const noexcept {
+    for (std::uint32_t n = 1; n <= spin.pauses; ++n) {
+      if (!waiting()) {
+        spin.learn(true);
+        return true;
+      }
+      n % SpinBudget::in_a_row == 0 ? P::yield() : P::pause();
+    }
+    if (spin.pauses != 0) spin.learn(false);
+    return false;
+  }
+
   // What ended the wait, once the entry is neither waiting nor prepared. Who was let in lets in whoever fits as well:
   // the one who granted may have died before it went on.
   [[nodiscard]] WaitEnd outcome() const noexcept {
-    if (ops_.capacity() > 1 && P::keeps(Safety::granted_settles)) ops_.settle();
+    const core::Control c = ops_.load();
+    const bool more = c.tail != nil_entry && c.used < ops_.capacity();
+    if (more && P::keeps(Safety::granted_settles)) ops_.settle();
     const Status s = ops_.status(i_);
     if (s.phase == Phase::held || s.phase == Phase::marked || s.phase == Phase::lost) return WaitEnd::granted;
     // Others took it out of the queue: with all that its session has, by force, or because it would have waited for

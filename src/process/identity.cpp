@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <sstream>
+#include <string_view>
 #include <vector>
 
 #include "engine/own_namespace.hpp"
@@ -22,8 +24,8 @@ namespace {
 constexpr std::uint64_t task_exiting =
     0x4;  // PF_EXITING: the task has begun to exit and enters no system call any more
 
-std::optional<std::string> read_file(const std::string& path, std::size_t at_most = 65536) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
+std::optional<std::string> read_file(const std::string& path, std::size_t at_most = 65536, int folder = AT_FDCWD) {
+  const int fd = ::openat(folder, path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
   if (fd < 0) return std::nullopt;
   std::string text;
   char buffer[4096];
@@ -67,28 +69,16 @@ bool past_its_last_call(const StatLine& task) {
   return task.state == 'Z' || task.state == 'X' || task.state == 'x' || (task.flags & task_exiting) != 0;
 }
 
-struct Tasks {
-  std::vector<pid_t> ids;
-  bool all_exiting = true;
-};
-
-std::optional<Tasks> tasks_of(pid_t pid) {
-  const std::string folder = proc(pid, "task");
-  DIR* const dir = ::opendir(folder.c_str());
-  if (dir == nullptr) return std::nullopt;
-  Tasks tasks;
+/// Calls fn(id, folder descriptor, name in it) for each task of the process. False: it is gone, or hidden.
+template <class Fn>
+bool for_each_task(pid_t pid, Fn&& fn) {
+  DIR* const dir = ::opendir(proc(pid, "task").c_str());
+  if (dir == nullptr) return false;
   while (const dirent* const item = ::readdir(dir)) {
-    const pid_t id = std::atoi(item->d_name);
-    if (id <= 0) continue;
-    const auto text = read_file(folder + "/" + item->d_name + "/stat");
-    if (!text) continue;  // it is gone
-    const auto line = parse_stat(*text);
-    tasks.all_exiting = tasks.all_exiting && line && past_its_last_call(*line);
-    tasks.ids.push_back(id);
+    if (const pid_t id = std::atoi(item->d_name); id > 0) fn(id, ::dirfd(dir), item->d_name);
   }
   ::closedir(dir);
-  std::sort(tasks.ids.begin(), tasks.ids.end());
-  return tasks;
+  return true;
 }
 
 bool no_such_process(pid_t pid) { return ::kill(pid, 0) != 0 && errno == ESRCH; }
@@ -113,7 +103,9 @@ bool is_earlier_boot(std::uint64_t boot) {
 
 std::uint64_t own_pid_namespace() { return engine::own_namespace(engine::NamespaceKind::pid); }
 
-bool proc_shows_own_namespace() {
+namespace {
+
+bool read_whether_proc_shows_own_namespace() {
   const auto status = read_file("/proc/self/status");
   if (!status) return false;
   const auto at = status->find("\nNSpid:");
@@ -125,19 +117,44 @@ bool proc_shows_own_namespace() {
   return (numbers >> first) && first == ::getpid() && !(numbers >> second);
 }
 
+}  // namespace
+
+bool proc_shows_own_namespace() {
+  // What the answer depends on: which /proc, which namespace, who asks (a forked child has this copy of the cache).
+  struct Question {
+    dev_t proc;
+    std::uint64_t pid_namespace;
+    pid_t pid;
+    bool operator==(const Question&) const = default;
+  };
+  struct stat st {};
+  if (::stat("/proc", &st) != 0) return false;
+  const Question now{st.st_dev, own_pid_namespace(), ::getpid()};
+  static thread_local std::optional<Question> asked;
+  static thread_local bool answer = false;
+  if (asked != now) {
+    answer = read_whether_proc_shows_own_namespace();
+    asked = now;
+  }
+  return answer;
+}
+
+// By hand: who waits for a death reads several of these lines while it waits.
 std::optional<StatLine> parse_stat(const std::string& text) {
   const auto open = text.find('(');
   const auto close = text.rfind(')');
   if (open == std::string::npos || close == std::string::npos || close < open) return std::nullopt;
   StatLine line;
   line.comm = text.substr(open + 1, close - open - 1);
-  std::istringstream rest(text.substr(close + 1));
-  std::string field;
-  if (!(rest >> line.state)) return std::nullopt;
-  for (int number = 4; number <= 22; ++number) {
-    if (!(rest >> field)) return std::nullopt;
-    const char* const end = field.data() + field.size();
+  std::string_view rest = std::string_view(text).substr(close + 1);
+  for (int number = 3; number <= 22; ++number) {
+    rest.remove_prefix(std::min(rest.find_first_not_of(" \n"), rest.size()));
+    const std::string_view field = rest.substr(0, rest.find_first_of(" \n"));
+    if (field.empty()) return std::nullopt;
+    rest.remove_prefix(field.size());
+    if (number == 3) line.state = field.front();
     std::uint64_t* const to = number == 9 ? &line.flags : number == 22 ? &line.start_time : nullptr;
+    const char* const end = field.data() + field.size();
     if (to != nullptr && std::from_chars(field.data(), end, *to).ptr != end) return std::nullopt;
   }
   return line;
@@ -157,19 +174,29 @@ ProcessState process_state(pid_t pid, std::uint64_t start_time, std::uint64_t pi
   if (pid <= 0 || pid_namespace == 0 || pid_namespace != own_pid_namespace()) return ProcessState::unknown;
   if (no_such_process(pid)) return ProcessState::gone;
   if (!proc_shows_own_namespace()) return ProcessState::unknown;
-  const auto text = read_file(proc(pid, "stat"));
-  const auto line = text ? parse_stat(*text) : std::nullopt;
-  if (!line) return no_such_process(pid) ? ProcessState::gone : ProcessState::unknown;
-  if (start_time != 0 && line->start_time != start_time) return ProcessState::gone;
-  // Twice: a task that began to exit makes no new ones, so whoever is not in the second list, or new there, tells.
-  const auto first = tasks_of(pid);
-  if (!first) return no_such_process(pid) ? ProcessState::gone : ProcessState::unknown;
-  if (!first->all_exiting) return ProcessState::running;
-  const auto second = tasks_of(pid);
-  if (!second) return no_such_process(pid) ? ProcessState::gone : ProcessState::unknown;
-  const bool nobody_new = std::includes(first->ids.begin(), first->ids.end(), second->ids.begin(), second->ids.end());
-  if (!second->all_exiting || !nobody_new) return ProcessState::running;
-  return ProcessState::exiting;
+  std::vector<pid_t> exiting;
+  bool all = true;
+  std::uint64_t started = 0;
+  const bool listed = for_each_task(pid, [&](pid_t id, int folder, const char* name) {
+    if (!all && id != pid) return;
+    const auto text = read_file(std::string(name) + "/stat", 65536, folder);
+    if (!text) return;  // it is gone
+    const auto line = parse_stat(*text);
+    if (line && id == pid) started = line->start_time;
+    all = all && line && past_its_last_call(*line);
+    exiting.push_back(id);
+  });
+  // The first task is there as long as any is.
+  if (!listed || started == 0) return no_such_process(pid) ? ProcessState::gone : ProcessState::unknown;
+  if (start_time != 0 && started != start_time) return ProcessState::gone;
+  if (!all) return ProcessState::running;
+  // A task that began to exit makes no new ones; but one may have been made since the list was read.
+  bool nobody_new = true;
+  const bool again = for_each_task(pid, [&](pid_t id, int, const char*) {
+    nobody_new = nobody_new && std::find(exiting.begin(), exiting.end(), id) != exiting.end();
+  });
+  if (!again) return no_such_process(pid) ? ProcessState::gone : ProcessState::unknown;
+  return nobody_new ? ProcessState::exiting : ProcessState::running;
 }
 
 Sight sight_of(pid_t pid, std::uint64_t pid_namespace) {

@@ -45,10 +45,10 @@ struct PrimitiveClient::Around {
     try {
       const auto& mapping = client.participant_->mapping();
       const auto id = engine::unpack_slot(RealPolicy::load(mapping.view().slot(slot).id));
-      // Reading /proc sees earlier that a large process is gone, but costs the exit of a small one more than it gains.
-      const Look look = elapsed_ns < 500'000 ? Look::quick : Look::thorough;
-      if (life_of(mapping, slot, look).life != Life::dead) return false;
-      if (!process::bury(mapping, slot, id.incarnation)) return false;
+      // A thorough look sees at once that a process is exiting, long before a large one has given back its memory; the
+      // second look is for when it was too early.
+      const bool thorough = elapsed_ns == 0 || elapsed_ns > 500'000;
+      if (!process::bury(mapping, slot, id.incarnation, thorough ? Look::thorough : Look::quick)) return false;
       robbed = true;
       return true;
     } catch (...) {
@@ -370,7 +370,7 @@ Answer PrimitiveClient::acquire_with(Hold& hold, const Request& request, std::in
 void PrimitiveClient::require_segment(const Hold& hold, std::uint64_t token) {
   const auto& mapping = participant_->mapping();
   if (!RealPolicy::keeps(Safety::file_is_the_same)) return;
-  if (mapping.check_identity() == engine::Mapping::Identity::same) return;
+  if (mapping.linked()) return;
   (void)hold.ops.release(hold.entry, token);
   throw Error(Errc::segment_gone,
               "segment " + mapping.path() + " was removed or replaced while " + title() + " was waited for");

@@ -27,7 +27,7 @@ namespace shmcoord::process {
 using engine::RecordIndex;
 
 /// True: that incarnation is buried now (by us or by others). False: it is not proven dead.
-bool bury(const Mapping& mapping, SlotIndex slot, std::uint64_t incarnation);
+bool bury(const Mapping& mapping, SlotIndex slot, std::uint64_t incarnation, Look look = Look::thorough);
 /// Of whoever is in the slot now.
 bool bury(const Mapping& mapping, SlotIndex slot);
 

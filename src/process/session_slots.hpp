@@ -214,7 +214,7 @@ class SessionSlots {
 
   /// True: that incarnation is buried now (by us or by others). False: it is not proven dead, or the segment is
   /// damaged.
-  bool bury(SlotIndex s, std::uint64_t incarnation) const {
+  bool bury(SlotIndex s, std::uint64_t incarnation, Look look = Look::thorough) const {
     if (!view_.slot_exists(s)) return true;
     SessionSlot& slot = view_.slot(s);
     for (;;) {
@@ -223,7 +223,7 @@ class SessionSlots {
       if (!engine::same_incarnation(id.incarnation, incarnation) || id.state == SlotState::free) return true;
       if (id.state == SlotState::permanent) return false;
       if (id.state == SlotState::dying) return finish_burial(s, id.incarnation);
-      const Life life = life_of(s, id.incarnation, Look::thorough).life;
+      const Life life = life_of(s, id.incarnation, look).life;
       if (life != Life::dead && P::keeps(Safety::death_is_proven)) return false;
       P::cas(slot.id, raw, engine::pack(SlotId{SlotState::dying, id.incarnation}));
     }

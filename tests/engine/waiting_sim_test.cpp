@@ -48,17 +48,17 @@ struct Around {
 };
 
 template <class World>
-void wait_for_grant(const Segment& segment, RecordIndex r, World&& around) {
+void wait_for_grant(const Segment& segment, RecordIndex r, World&& around, std::uint32_t pauses = 0) {
   const ControlOps<P> ops = segment.ops(r);
   const EntryIndex i = Segment::entry_of(around.process);
-  SpinBudget spin{.pauses = 0};
+  SpinBudget spin{.pauses = pauses};
   const WaitEnd end = Waiter<P, std::remove_reference_t<World>>(ops, i, around).wait(never, spin);
   require(end == WaitEnd::granted, "the wait ended for no reason");
 }
 
 template <class World>
-void wait_and_release(const Segment& segment, RecordIndex r, World&& around) {
-  wait_for_grant(segment, r, around);
+void wait_and_release(const Segment& segment, RecordIndex r, World&& around, std::uint32_t pauses = 0) {
+  wait_for_grant(segment, r, around, pauses);
   const EntryIndex i = Segment::entry_of(around.process);
   require(segment.ops(r).release(i, segment.token(r, around.process)).step == Step::released, "the release failed");
 }
@@ -85,6 +85,52 @@ TEST(Waiting, NoGrantIsMissedWithOrWithoutFutexWaitv) {
     });
     s.at_end([&] { segment.require_idle(); });
     expect_good(s, {.preemptions = 2, .several_words = several_words});
+  }
+}
+
+// Called while it still has to wait, it spins, and is granted at any moment of that.
+TEST(Waiting, WhoSpinsMissesNoGrant) {
+  Segment segment(1);
+  sim::Scenario s;
+  segment.name_words(s);
+  s.on_start([&] {
+    segment.reset();
+    hold_and_queue(segment, 0, first, second);
+    segment.view().entry(third).weight.raw = 1;
+    require(segment.ops(0).acquire_or_queue(third, 1, 0).step == Step::queued, "the start went wrong");
+    P::store(segment.view().entry(first).since_ns, static_cast<std::uint64_t>(P::now_ns()));
+  });
+  s.task("b", [&] { wait_and_release(segment, 0, Around{segment, 1}, 2); });
+  s.task("c", [&] { wait_and_release(segment, 0, Around{segment, 2}, 2); });
+  s.task("a", [&] {
+    require(segment.ops(0).release(first, segment.token(0, 0)).step == Step::released, "the release failed");
+  });
+  s.at_end([&] { segment.require_idle(); });
+  expect_good(s, {.preemptions = 2});
+}
+
+TEST(Waiting, TheOneBehindTheGranteeIsCalledWhereHoldsAreShort) {
+  for (const bool is_short : {true, false}) {
+    Segment segment(1);
+    sim::Scenario s;
+    segment.name_words(s);
+    s.on_start([&] {
+      segment.reset();
+      hold_and_queue(segment, 0, first, second);
+      segment.view().entry(third).weight.raw = 1;
+      require(segment.ops(0).acquire_or_queue(third, 1, 0).step == Step::queued, "the start went wrong");
+      for (const EntryIndex i : {second, third}) P::store(segment.view().entry(i).wake, wake_parked);
+    });
+    s.task("a", [&] {
+      const std::int64_t since = P::now_ns() - (is_short ? 0 : short_hold_ns);
+      P::store(segment.view().entry(first).since_ns, static_cast<std::uint64_t>(since));
+      require(segment.ops(0).release(first, segment.token(0, 0)).step == Step::released, "the release failed");
+      require(P::load(segment.view().entry(second).wake) == wake_called, "the grantee was not called");
+      const std::uint32_t behind = P::load(segment.view().entry(third).wake);
+      require(behind == (is_short ? wake_called : wake_parked), "the one behind it was called, or was not");
+      require(segment.ops(0).status(third).phase == Phase::waiting, "the one behind it does not wait any more");
+    });
+    expect_good(s, {});
   }
 }
 

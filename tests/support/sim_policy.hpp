@@ -94,6 +94,7 @@ struct SimPolicy {
 
   static void fence() noexcept { detail::fence(); }
   static void pause() noexcept { detail::yield(); }
+  static void yield() noexcept { detail::yield(); }
 
   static std::int64_t now_ns() noexcept { return detail::now_ns(); }
 
