@@ -324,9 +324,12 @@ Answer PrimitiveClient::acquire_with(Hold& hold, const Request& request, std::in
     }
     engine::Entry& entry = view().entry(hold.entry);
     engine::WaitEnd end{};
+    bool slept = false;
     {
       const std::stop_callback wake(stop, [&entry] { engine::Waiter<RealPolicy, Around>::interrupt(entry); });
-      end = engine::Waiter<RealPolicy, Around>(hold.ops, hold.entry, around).wait(deadline_ns, hold.spin);
+      engine::Waiter<RealPolicy, Around> waiter(hold.ops, hold.entry, around);
+      end = waiter.wait(deadline_ns, hold.spin);
+      slept = waiter.slept();
     }
     std::uint64_t token = 0;
     if (end == engine::WaitEnd::granted) {
@@ -342,7 +345,7 @@ Answer PrimitiveClient::acquire_with(Hold& hold, const Request& request, std::in
     }
     if (token != 0) {
       if (hold.ops.holds(hold.entry, token)) {
-        require_segment(hold, token);
+        if (slept) require_segment(hold, token);
         return now_held(hold, token, around.robbed);
       }
       RealPolicy::store(entry.status, 0);  // granted and lost again before we woke: queue anew
@@ -366,7 +369,8 @@ Answer PrimitiveClient::acquire_with(Hold& hold, const Request& request, std::in
   }
 }
 
-// The file of a lock that was waited for may have been deleted: no hold begins where the next users do not look.
+// The file of a lock that was waited for may have been deleted, by the holder before for instance: no hold begins where
+// the next users do not look.
 void PrimitiveClient::require_segment(const Hold& hold, std::uint64_t token) {
   const auto& mapping = participant_->mapping();
   if (!RealPolicy::keeps(Safety::file_is_the_same)) return;

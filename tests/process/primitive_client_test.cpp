@@ -92,7 +92,11 @@ TEST(PrimitiveClient, NoHoldBeginsInAFileThatWasDeletedMeanwhile) {
       error = e.errc();
     }
   });
-  EXPECT_TRUE(test::eventually([&] { return held.ops().load().tail != engine::nil_entry; }));
+  EXPECT_TRUE(test::eventually([&] {
+    const engine::EntryIndex tail = held.ops().load().tail;
+    if (tail == engine::nil_entry) return false;
+    return engine::RealPolicy::load(segment.mapping()->view().entry(tail).wake) == engine::wake_parked;
+  }));
   ::unlink(segment.mapping()->path().c_str());
   EXPECT_EQ(held.release("a").result, ReleaseResult::released);
   waiting.join();
