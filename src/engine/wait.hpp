@@ -86,8 +86,9 @@ class Watched {
 
 /// `Surroundings` is what the process layer knows:
 ///   bool bury(SlotIndex, elapsed_ns)  a life word says that the session died: confirm it and release what it had.
-///                                     False: not confirmed yet, ask again soon. True only when nothing names the
-///                                     dead session as the owner of an entry any more, since it is asked at once again.
+///                                     False: not confirmed yet, ask again soon. True only when the wait is over, or
+///                                     nothing names the dead session as the owner of an entry any more, since it is
+///                                     asked at once again.
 ///   std::int64_t check_holders(ops, watched)
 ///                                     reclaim holds whose lease ran out, and add those who hold to the watched;
 ///                                     returns when to ask again (CLOCK_MONOTONIC).

@@ -6,6 +6,7 @@
 #include <list>
 #include <utility>
 
+#include "engine/bury_entry.hpp"
 #include "engine/entry_text.hpp"
 #include "engine/segment_file.hpp"
 #include "process/bound_watch.hpp"
@@ -48,12 +49,32 @@ struct PrimitiveClient::Around {
       // A thorough look sees at once that a process is exiting, long before a large one has given back its memory; the
       // second look is for when it was too early.
       const bool thorough = elapsed_ns == 0 || elapsed_ns > 500'000;
-      if (!process::bury(mapping, slot, id.incarnation, thorough ? Look::thorough : Look::quick)) return false;
+      if (!declare_dead(mapping, slot, id.incarnation, thorough ? Look::thorough : Look::quick)) return false;
       robbed = true;
-      return true;
+      // What is in our way first. If that was all that we waited for, the ring buries the rest, however much it is.
+      bury_before_us(engine::pack_owner({slot, id.incarnation}));
+      return is_granted() || process::bury(mapping, slot, id.incarnation);
     } catch (...) {
       return false;  // no memory, a damaged segment: the second look, or somebody else, will do
     }
+  }
+
+  void bury_before_us(std::uint64_t owner) const {
+    const auto& mapping = client.participant_->mapping();
+    const engine::View& view = mapping.view();
+    const auto bury_one = [&](engine::EntryIndex entry) {
+      if (RealPolicy::load(view.owner_of(entry)) != owner) return;
+      mapping.prepare_notice(hold.ops.index(), entry);
+      engine::bury_entry<RealPolicy>(view, entry, owner, engine::Burial::dead);
+    };
+    const Participant::Helping helping(*client.participant_, hold.ops.index());
+    (void)hold.ops.finish_now();
+    // Of many holders the dead one's would have to be searched for.
+    if (const Seen seen = client.look(hold.ops); seen.holder) bury_one(seen.holder->entry);
+  }
+  bool is_granted() const noexcept {
+    const engine::Phase phase = hold.ops.status(hold.entry).phase;
+    return phase == engine::Phase::held || phase == engine::Phase::marked;
   }
 
   std::int64_t check_holders(const engine::ControlOps<RealPolicy>& ops, engine::Watched& watched) noexcept {

@@ -145,8 +145,12 @@ std::string_view to_string(Action::Kind kind) noexcept {
   return "unknown";
 }
 
-bool bury(const Mapping& mapping, SlotIndex s, std::uint64_t incarnation, Look look) {
-  return slots_of(mapping).bury(s, incarnation, look);
+bool declare_dead(const Mapping& mapping, SlotIndex s, std::uint64_t incarnation, Look look) {
+  return slots_of(mapping).declare_dead(s, incarnation, look);
+}
+
+bool bury(const Mapping& mapping, SlotIndex s, std::uint64_t incarnation) {
+  return slots_of(mapping).bury(s, incarnation);
 }
 
 bool bury(const Mapping& mapping, SlotIndex s) {

@@ -27,7 +27,10 @@ namespace shmcoord::process {
 using engine::RecordIndex;
 
 /// True: that incarnation is buried now (by us or by others). False: it is not proven dead.
-bool bury(const Mapping& mapping, SlotIndex slot, std::uint64_t incarnation, Look look = Look::thorough);
+bool bury(const Mapping& mapping, SlotIndex slot, std::uint64_t incarnation);
+/// The first step of it, after which anybody may do any part of the rest (bury_entry.hpp). False: it is not proven
+/// dead.
+bool declare_dead(const Mapping& mapping, SlotIndex slot, std::uint64_t incarnation, Look look);
 /// Of whoever is in the slot now.
 bool bury(const Mapping& mapping, SlotIndex slot);
 

@@ -212,9 +212,8 @@ class SessionSlots {
 
   // --- burying -------------------------------------------------------------------------------------------------------
 
-  /// True: that incarnation is buried now (by us or by others). False: it is not proven dead, or the segment is
-  /// damaged.
-  bool bury(SlotIndex s, std::uint64_t incarnation, Look look = Look::thorough) const {
+  /// True: nothing keeps that incarnation from being buried any more, or it is buried. False: it is not proven dead.
+  bool declare_dead(SlotIndex s, std::uint64_t incarnation, Look look) const {
     if (!view_.slot_exists(s)) return true;
     SessionSlot& slot = view_.slot(s);
     for (;;) {
@@ -222,11 +221,21 @@ class SessionSlots {
       const SlotId id = engine::unpack_slot(raw);
       if (!engine::same_incarnation(id.incarnation, incarnation) || id.state == SlotState::free) return true;
       if (id.state == SlotState::permanent) return false;
-      if (id.state == SlotState::dying) return finish_burial(s, id.incarnation);
+      if (id.state == SlotState::dying) return true;
       const Life life = life_of(s, id.incarnation, look).life;
       if (life != Life::dead && P::keeps(Safety::death_is_proven)) return false;
       P::cas(slot.id, raw, engine::pack(SlotId{SlotState::dying, id.incarnation}));
     }
+  }
+
+  /// True: that incarnation is buried now (by us or by others). False: it is not proven dead, or the segment is
+  /// damaged.
+  bool bury(SlotIndex s, std::uint64_t incarnation) const {
+    if (!declare_dead(s, incarnation, Look::thorough)) return false;
+    if (!view_.slot_exists(s)) return true;
+    const SlotId id = engine::unpack_slot(P::load(view_.slot(s).id));
+    const bool unburied = id.state == SlotState::dying && engine::same_incarnation(id.incarnation, incarnation);
+    return !unburied || finish_burial(s, id.incarnation);
   }
 
   /// After the kernel ended the life word of its own: sets the slot free.

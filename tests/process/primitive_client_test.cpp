@@ -6,7 +6,9 @@
 
 #include <atomic>
 #include <memory>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "process/participant.hpp"
 #include "support/process_child.hpp"
@@ -70,6 +72,49 @@ TEST(PrimitiveClient, ATryBehindADeathGetsItWhoeverBuries) {
     holder.wait();
     ASSERT_TRUE(lock.acquire(request, try_once)) << round;
     ASSERT_EQ(lock.release("next").result, ReleaseResult::released);
+  }
+}
+
+// Who waits takes out of the way what it waits for; what else the dead one held, the keepers give back.
+TEST(PrimitiveClient, TheRestOfADeadSessionIsBuriedToo) {
+  constexpr int others = 300;
+  OwnSegment segment({.names = 1024, .entries = 1024, .sessions = 8});
+  const std::shared_ptr<Participant> me = Participant::join(segment.mapping());
+  const std::shared_ptr<Participant> between = Participant::join(segment.mapping());
+  PrimitiveClient wanted(me, "wanted", {});
+  Request request;
+  request.holder = "next";
+  test::Child holder([&](const test::Child::Line& line) {
+    const std::shared_ptr<Participant> other = Participant::join(segment.mapping());
+    Request mine;
+    mine.holder = "dies";
+    std::vector<std::unique_ptr<PrimitiveClient>> held;
+    held.reserve(others + 1);
+    for (int n = 0; n <= others; ++n) {
+      const std::string name = n == others ? "wanted" : "other-" + std::to_string(n);
+      held.push_back(std::make_unique<PrimitiveClient>(other, name, NameOptions{}));
+      if (!held.back()->acquire(mine, try_once)) line.ready(0);
+    }
+    line.ready(1 + other->slot());
+    line.await_go();
+    return 0;
+  });
+  const std::int64_t ready = holder.wait_ready();
+  ASSERT_GT(ready, 0);
+  std::thread killer([&] {
+    EXPECT_TRUE(test::eventually([&] { return wanted.ops().load().tail != engine::nil_entry; }));
+    holder.kill(SIGKILL);
+  });
+  const Answer got = wanted.acquire(request, no_deadline);
+  EXPECT_TRUE(got);
+  EXPECT_TRUE(got.previous && got.previous->holder == "dies" && got.previous->why == Loss::died);
+  killer.join();
+  holder.wait();
+  const engine::Word64& id = segment.mapping()->view().slot(static_cast<engine::SlotIndex>(ready - 1)).id;
+  EXPECT_TRUE(test::eventually(
+      [&] { return engine::unpack_slot(engine::RealPolicy::load(id)).state == engine::SlotState::free; }));
+  for (int n = 0; n < others; ++n) {
+    EXPECT_TRUE(PrimitiveClient(me, "other-" + std::to_string(n), {}).acquire(request, try_once)) << n;
   }
 }
 
