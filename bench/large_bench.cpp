@@ -3,7 +3,10 @@
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <memory>
@@ -14,7 +17,6 @@
 #include <string_view>
 #include <thread>
 
-#include "bench/support/cases.hpp"
 #include "bench/support/peers.hpp"
 #include "engine/control.hpp"
 #include "engine/entry_text.hpp"
@@ -24,8 +26,7 @@
 #include "process/participant.hpp"
 #include "process/recovery.hpp"
 
-// Large segments: `large_bench [--short] [CASE]…`, cases as in main(). The short form has a tenth of everything and few
-// rounds: it shows that the measurements work, not the figures.
+// Large segments. The short form has a tenth of everything and few rounds.
 //
 // Whatever is timed runs in a process of its own that opened the segment a moment ago, as a keeper or a tool would: no
 // page of it is mapped yet, nothing is in its caches because it was made there. Only look-ups are timed after a first
@@ -43,13 +44,6 @@ using engine::Sizes;
 using engine::View;
 using process::Participant;
 using Names = engine::NameIndex<RealPolicy>;
-
-bool short_form = false;
-
-std::uint32_t size(std::uint32_t whole) { return short_form ? whole / 10 : whole; }
-int rounds(int whole) { return short_form ? 3 : whole; }
-
-std::string segment_name(const std::string& what) { return "large-" + std::to_string(::getpid()) + "-" + what; }
 
 /// For the time of a case.
 class Made {
@@ -133,7 +127,7 @@ class TwoMisses {
 void find_case() {
   const std::uint32_t count = size(1'000'000);
   const std::uint32_t batch = size(10'000);
-  const Made segment(segment_name("find"), {.names = count, .entries = 1'000, .sessions = 16});
+  const Made segment(scratch_name("find"), {.names = count, .entries = 1'000, .sessions = 16});
   insert_all(segment.name(), count);
   join(child([&] {
     const auto mapping = Mapping::open(segment.name());
@@ -163,14 +157,15 @@ void find_case() {
       if (!index.find(name_of(n))) std::abort();
       if (peer.probe(engine::hash_name(name_of(n), key)) != 0) std::abort();
     }
-    Comparison c("look-up of one name among " + std::to_string(count), "ns", rounds(601));
+    Comparison c("look-up of one name among " + std::to_string(count), "ns", 601);
     c.ours(
         [&] { return timed([&](std::string_view name) { return std::uint64_t{index.find(name).value().record}; }); });
-    c.peer("hash and two dependent misses", 1.3,
+    c.peer("hash and two dependent misses", 1.2,
            [&] { return timed([&](std::string_view name) { return peer.probe(engine::hash_name(name, key)); }); });
     c.run();
   }));
 }
+const Register find_is_a_case{"find", "a name among a million beside two dependent misses", find_case};
 
 // --- b: opening ------------------------------------------------------------------------------------------------------
 
@@ -188,17 +183,18 @@ double open_us(const std::string& segment) {
 
 void open_case() {
   const Sizes sizes{.names = size(1'000'000)};
-  const Made full(segment_name("full"), sizes);
-  const Made empty(segment_name("empty"), sizes);
+  const Made full(scratch_name("full"), sizes);
+  const Made empty(scratch_name("empty"), sizes);
   insert_all(full.name(), sizes.names);
   insert_all(empty.name(), 10);
   std::vector<double> opened;
-  Comparison c("opening a segment with " + std::to_string(sizes.names) + " names", "us", rounds(101));
+  Comparison c("opening a segment with " + std::to_string(sizes.names) + " names", "us", 101);
   c.ours([&] { return opened.emplace_back(open_us(full.name())); });
   c.peer("the same with 10 names", 0, [&] { return open_us(empty.name()); });
   c.run();
   report("opening with that many names", "us", opened, 2'000);
 }
+const Register open_is_a_case{"open", "opening a segment with a million names", open_case};
 
 // --- c: room ---------------------------------------------------------------------------------------------------------
 
@@ -206,7 +202,7 @@ void room_case() {
   const std::uint32_t count = size(1'000'000);
   std::vector<double> bytes;
   for (int r = 0; r < rounds(3); ++r) {
-    const Made segment(segment_name("room"), {.names = count});
+    const Made segment(scratch_name("room"), {.names = count});
     double& one = shared<double>();
     join(child([&] {
       const auto me = Participant::join(Mapping::open(segment.name()));
@@ -218,6 +214,7 @@ void room_case() {
   }
   report("room of a free lock with a short name", "bytes", bytes, 256);
 }
+const Register room_is_a_case{"room", "memory that a free lock takes", room_case};
 
 // --- d: looking at it ------------------------------------------------------------------------------------------------
 
@@ -322,14 +319,9 @@ pid_t holding(const std::string& segment, const std::vector<std::uint32_t>& numb
   return pid;
 }
 
-void end(pid_t pid) {
-  ::kill(pid, SIGKILL);
-  ::waitpid(pid, nullptr, 0);
-}
-
 void inspect_case() {
   const std::uint32_t count = size(100'000);
-  const Made segment(segment_name("inspect"), {.names = count, .entries = count + 8});
+  const Made segment(scratch_name("inspect"), {.names = count, .entries = count + 8});
   insert_all(segment.name(), count);
   const auto measure = [&](const std::string& what) {
     const auto before = contents_of(segment.name());
@@ -345,14 +337,15 @@ void inspect_case() {
       report(name, "ms", wall, as_json ? 500 : 0);
       report("  of that CPU time", "ms", cpu, 0);
     }
-    std::printf("  the segment's bytes and pages: %s\n",
-                contents_of(segment.name()) == before ? "unchanged" : "CHANGED");
+    if (contents_of(segment.name()) != before) fail("inspect has changed the segment");
   };
   measure(" free locks");
   const pid_t holder = holding(segment.name(), shuffled(count, 2));
   measure(" held locks");
-  end(holder);
+  end_child(holder);
 }
+const Register inspect_is_a_case{"inspect", "inspect of 100,000 locks, free and held; it changes nothing",
+                                 inspect_case};
 
 // --- e: what a dead session held -------------------------------------------------------------------------------------
 
@@ -362,25 +355,10 @@ struct Took {
   double all_ms;
 };
 
-/// On a CPU of its own, if there are two: what looks on must not wait for what it looks at.
-void pin(pthread_t thread, int nth) {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
-  for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &allowed) || nth-- > 0) continue;
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    ::pthread_setaffinity_np(thread, sizeof one, &one);
-    return;
-  }
-}
-
 Took reclaim_ms(bool scattered, bool by_sweep) {
   const std::uint32_t entries = size(250'000);
   const std::uint32_t dying = size(10'000);
-  const Made segment(segment_name("reclaim"), {.names = entries, .entries = entries, .sessions = 64});
+  const Made segment(scratch_name("reclaim"), {.names = entries, .entries = entries, .sessions = 64});
   insert_all(segment.name(), entries);
   std::vector<std::uint32_t> numbers(entries);
   std::iota(numbers.begin(), numbers.end(), 0U);
@@ -393,7 +371,7 @@ Took reclaim_ms(bool scattered, bool by_sweep) {
   const pid_t dead = holding(segment.name(), {split, numbers.end()}, &slot, &first);
   ::kill(living, SIGSTOP);
   ::waitpid(living, nullptr, WUNTRACED);
-  end(dead);
+  end_child(dead);
   Took& took = shared<Took>();
   join(child([&] {
     const auto mapping = Mapping::open(segment.name());
@@ -404,8 +382,11 @@ Took reclaim_ms(bool scattered, bool by_sweep) {
       while (RealPolicy::load(watched.control).used != 0) RealPolicy::store(looking, 1);
       first_ns = now_ns();
     });
-    pin(observer.native_handle(), 1);
-    pin(::pthread_self(), 0);
+    // On CPUs of their own, if there are two: what looks on must not wait for what it looks at.
+    if (allowed_cpus() > 1) {
+      pin_to(1, observer.native_handle());
+      pin_to(0);
+    }
     while (RealPolicy::load(looking) == 0) RealPolicy::pause();
     const std::int64_t start = now_ns();
     const bool buried = by_sweep ? process::sweep(*mapping, start, {.reclaim_stale = false}).buried == 1
@@ -417,7 +398,7 @@ Took reclaim_ms(bool scattered, bool by_sweep) {
   }));
   const Took t = took;
   ::munmap(&took, 4096);
-  end(living);
+  end_child(living);
   return t;
 }
 
@@ -439,17 +420,7 @@ void reclaim_case() {
   measure("names scattered", true, false, rounds(11), 1, 20);
   measure("by a whole sweep", false, true, rounds(3), 0, 0);
 }
+const Register reclaim_is_a_case{"reclaim", "what 10,000 holds of a dead session take to come back", reclaim_case};
 
 }  // namespace
 }  // namespace shmcoord::bench
-
-int main(int argc, char** argv) {
-  using namespace shmcoord::bench;
-  std::vector<std::string> cases(argv + 1, argv + argc);
-  short_form = std::erase(cases, "--short") != 0;
-  return run_cases(cases, {{"find", find_case},
-                           {"open", open_case},
-                           {"room", room_case},
-                           {"inspect", inspect_case},
-                           {"reclaim", reclaim_case}});
-}

@@ -1,56 +1,42 @@
-#include <sched.h>
 #include <semaphore.h>
+#include <sys/eventfd.h>
 #include <sys/ipc.h>
 #include <sys/sem.h>
+#include <unistd.h>
 
-#include <array>
 #include <memory>
-#include <mutex>
-#include <shared_mutex>
+#include <new>
+#include <string>
 #include <vector>
 
-#include "bench/support/cases.hpp"
-#include "bench/support/peers.hpp"
-#include "process/face.hpp"
+#include <boost/interprocess/sync/interprocess_semaphore.hpp>
 
-// How semaphores and shared locks compare, as ratios to peers of the same run: `semaphore_bench [CASE]…`, cases as in
-// main().
+#include "bench/support/locks.hpp"
+#include "bench/support/peers.hpp"
+
+// Semaphores and shared locks where nobody is in the way, and where very many wait.
 
 namespace shmcoord::bench {
 namespace {
 
 using engine::RealPolicy;
-using engine::WaitOn;
-using engine::Word32;
-using engine::Word64;
-
-std::string segment_name() { return "bench-" + std::to_string(::getpid()); }
-
-Segment& segment() {
-  static Segment s = Segment::open_or_create(segment_name(), {.names = 1024, .entries = 40'000, .sessions = 128});
-  return s;
-}
-
-template <class Body>
-double each_ns(int n, Body&& body) {
-  const std::int64_t start = now_ns();
-  for (int i = 0; i < n; ++i) body();
-  return static_cast<double>(now_ns() - start) / n;
-}
 
 // --- uncontended pairs -----------------------------------------------------------------------------------------------
 
 void permit_case() {
-  constexpr int n = 200'000;
+  const int n = repeats(200'000);
   Session session{segment()};
   Semaphore pool{session, "permit", {.capacity = 8}};
   sem_t& posix = shared<sem_t>();
   ::sem_init(&posix, 1, 8);
   const int sysv = ::semget(IPC_PRIVATE, 1, 0600);
+  remove_at_end(sysv);
   ::semctl(sysv, 0, SETVAL, 8);
+  auto& boosted = *new (shared_bytes(4096)) boost::interprocess::interprocess_semaphore(8);
+  const int event = ::eventfd(8, EFD_SEMAPHORE | EFD_CLOEXEC);
   Comparison c("a permit of weight 1 taken and given back, uncontended", "ns", 41);
   c.ours([&] { return each_ns(n, [&] { const Permit permit(pool); }); });
-  c.peer("sem_t, process-shared", 1.5, [&] {
+  c.peer("sem_t, process-shared", 1.3, [&] {
     return each_ns(n, [&] {
       ::sem_wait(&posix);
       ::sem_post(&posix);
@@ -64,150 +50,45 @@ void permit_case() {
       ::semop(sysv, &give, 1);
     });
   });
-  c.run();
-  ::semctl(sysv, 0, IPC_RMID);
-}
-
-void shared_case() {
-  constexpr int n = 200'000;
-  Session session{segment()};
-  SharedLock ours{session, "shared"};
-  pthread_rwlock_t& rwlock = shared<pthread_rwlock_t>();
-  pthread_rwlockattr_t a;
-  pthread_rwlockattr_init(&a);
-  pthread_rwlockattr_setpshared(&a, PTHREAD_PROCESS_SHARED);
-  pthread_rwlock_init(&rwlock, &a);
-  Comparison c("std::shared_lock and back, uncontended", "ns", 41);
-  c.ours([&] { return each_ns(n, [&] { const std::shared_lock reads(ours); }); });
-  c.peer("process-shared pthread_rwlock", 2.0, [&] {
+  c.peer("Boost interprocess_semaphore", 0, [&] {
     return each_ns(n, [&] {
-      pthread_rwlock_rdlock(&rwlock);
-      pthread_rwlock_unlock(&rwlock);
+      boosted.wait();
+      boosted.post();
+    });
+  });
+  c.peer("eventfd, EFD_SEMAPHORE", 0, [&] {
+    return each_ns(n / 20, [&] {
+      std::uint64_t one = 1;
+      if (::read(event, &one, sizeof one) < 0 || ::write(event, &one, sizeof one) < 0) fail("an eventfd failed");
     });
   });
   c.run();
 }
+const Register permit_is_a_case{"permit", "a permit of a semaphore taken and given back, uncontended", permit_case};
 
-// --- 32 processes contend --------------------------------------------------------------------------------------------
-
-/// FIFO, and each waiter sleeps on a word of its own.
-struct TicketLock {
-  static constexpr std::uint32_t places = 64;
-  struct alignas(64) Place {
-    Word32 turn;  // the ticket that is served here
+void shared_case() {
+  Comparison c("lock_shared and back, uncontended", "ns", 41);
+  const auto measure = [](std::shared_ptr<LockPeer> peer) {
+    peer->enter();
+    const int n = repeats(pairs_in(*peer, 0.004));
+    return [peer = std::move(peer), n] { return peer->shared_pairs(n); };
   };
-  alignas(64) Word32 next;
-  std::array<Place, places> place;
-
-  std::uint32_t lock() noexcept {
-    const std::uint32_t ticket = RealPolicy::add(next, 1);
-    Word32& turn = place[ticket % places].turn;
-    for (int spin = 0; spin < 100 && RealPolicy::load(turn) != ticket; ++spin) RealPolicy::pause();
-    for (std::uint32_t seen = RealPolicy::load(turn); seen != ticket; seen = RealPolicy::load(turn)) {
-      const WaitOn on{&turn, seen};
-      RealPolicy::wait({&on, 1}, now_ns() + 1'000'000'000);
-    }
-    return ticket;
+  c.ours(measure(our_shared_lock("shared")));
+  for (auto& peer : lock_peers()) {
+    if (!peer->can_be_shared()) continue;
+    const std::string name = peer->name();
+    c.peer(name, name.ends_with("pthread_rwlock") ? 2.0 : 0, measure(std::move(peer)));
   }
-  void unlock(std::uint32_t ticket) noexcept {
-    Word32& turn = place[(ticket + 1) % places].turn;
-    RealPolicy::store(turn, ticket + 1);
-    RealPolicy::fence();
-    if (RealPolicy::load(next) != ticket + 1) RealPolicy::wake(turn, 1);
-  }
-};
-
-struct Contest {
-  static constexpr std::size_t processes = 32;
-  struct alignas(64) Count {
-    Word64 served;
-  };
-  Word32 ready;
-  Word32 stop;
-  std::array<Count, processes> count;
-};
-
-struct Standing {
-  double total_per_s = 0;
-  double jain = 0;
-};
-
-/// `visit()` of each process, from a start at which all are in the queue.
-template <class MakeVisit>
-Standing contend(double seconds, MakeVisit&& make_visit, const std::function<void()>& start) {
-  Contest& contest = shared<Contest>();
-  std::vector<pid_t> pids;
-  for (std::size_t p = 0; p < Contest::processes; ++p) {
-    pids.push_back(child([&, p] {
-      auto visit = make_visit();
-      RealPolicy::add(contest.ready, 1);
-      while (RealPolicy::load(contest.stop) == 0) {
-        visit();
-        Word64& served = contest.count[p].served;
-        RealPolicy::store(served, RealPolicy::load(served) + 1);
-      }
-    }));
-  }
-  while (RealPolicy::load(contest.ready) < Contest::processes) ::sched_yield();
-  ::usleep(50'000);
-  const std::int64_t began_ns = now_ns();
-  start();
-  ::usleep(static_cast<useconds_t>(seconds * 1e6));
-  RealPolicy::store(contest.stop, 1);
-  const double took_s = static_cast<double>(now_ns() - began_ns) / 1e9;
-  double sum = 0;
-  double squares = 0;
-  for (const Contest::Count& c : contest.count) {
-    const auto n = static_cast<double>(RealPolicy::load(c.served));
-    sum += n;
-    squares += n * n;
-  }
-  for (const pid_t pid : pids) join(pid);
-  ::munmap(&contest, sizeof contest);
-  return {sum / took_s, squares == 0 ? 0 : sum * sum / (Contest::processes * squares)};
+  c.run();
 }
-
-void fair_case() {
-  constexpr int rounds = 3;
-  constexpr double seconds = 10;
-  Session session{segment()};
-  Semaphore pool{session, "fair", {.capacity = 1}};
-  const HolderId me{"bench"};
-  TicketLock& ticket = shared<TicketLock>();
-  std::vector<double> jain;
-  std::vector<double> ratio;
-  std::vector<double> ours;
-  for (int r = 0; r < rounds; ++r) {
-    if (!pool.try_acquire(me)) std::abort();
-    const Standing mine = contend(
-        seconds,
-        [] {
-          auto* const s = new Session{segment()};
-          auto* const p = new Semaphore{*s, "fair"};
-          return [p] { const Permit permit(*p); };
-        },
-        [&] { (void)pool.release(me); });
-    const std::uint32_t held = ticket.lock();
-    const Standing theirs = contend(
-        seconds, [&] { return [&ticket] { ticket.unlock(ticket.lock()); }; }, [&] { ticket.unlock(held); });
-    jain.push_back(mine.jain);
-    ours.push_back(mine.total_per_s);
-    ratio.push_back(mine.total_per_s / theirs.total_per_s);
-  }
-  std::printf("32 processes contend for %.0f s, %d times\n", seconds, rounds);
-  std::printf("  visits in a second                 %10.0f [%.0f – %.0f]\n", at(ours, 0.5), at(ours, 0), at(ours, 1));
-  std::printf("  ours / FIFO ticket lock, parked        %.2f [%.2f – %.2f]  target 1.00: %s\n", at(ratio, 0.5),
-              at(ratio, 0), at(ratio, 1), at(ratio, 0.5) >= 1 ? "met" : "MISSED");
-  std::printf("  Jain's fairness index                %.4f [%.4f – %.4f]  target 0.99: %s\n", at(jain, 0.5),
-              at(jain, 0), at(jain, 1), at(jain, 0.5) >= 0.99 ? "met" : "MISSED");
-}
+const Register shared_is_a_case{"shared", "lock_shared and back, uncontended", shared_case};
 
 // --- the releaser's cost with many waiters ---------------------------------------------------------------------------
 
 void queue_case() {
   const auto participant = std::shared_ptr<process::Participant>(
       process::Participant::join(detail::Access::mapping(segment()), process::JoinOptions{}));
-  const auto queue_of = [&](const char* name, std::size_t waiters) {
+  const auto queue_of = [&](const char* name, std::size_t length) {
     struct Queue {
       Queue(const std::shared_ptr<process::Participant>& of, const char* called)
           : client(of, called, {.kind = engine::Kind::semaphore, .capacity = 2}) {}
@@ -216,7 +97,7 @@ void queue_case() {
       std::size_t holder = 0;
     };
     const auto q = std::make_shared<Queue>(participant, name);
-    for (std::size_t i = 0; i <= waiters; ++i) {
+    for (std::size_t i = 0; i <= length; ++i) {
       const engine::EntryIndex e = q->entries.emplace_back(participant->take_entry());
       q->client.ops().set_weight(e, 2);
       (void)q->client.ops().acquire_or_queue(e, 2, 0);
@@ -224,9 +105,10 @@ void queue_case() {
     return q;
   };
   const auto few = queue_of("few", 2);
-  const auto many = queue_of("many", 10'000);
-  const auto release_ns = [](const auto& q) {
-    constexpr int n = 2'000;
+  const std::size_t waiters = size(10'000);
+  const auto many = queue_of("many", waiters);
+  const auto release_ns = [&](const auto& q) {
+    const int n = repeats(2'000);
     const auto ops = q->client.ops();
     std::int64_t spent = 0;
     for (int i = 0; i < n; ++i) {
@@ -240,21 +122,13 @@ void queue_case() {
     }
     return static_cast<double>(spent) / n;
   };
-  Comparison c("a release with 10,000 waiters", "ns", 41);
+  Comparison c("a release with " + std::to_string(waiters) + " waiters", "ns", 41);
   c.ours([&] { return release_ns(many); });
-  c.peer("with 2", 0, [&] { return release_ns(few); });
+  c.peer("with 2", 1.3, [&] { return release_ns(few); });
   c.run();
 }
 
+const Register queue_is_a_case{"queue", "a release with 10,000 waiters beside one with 2", queue_case};
+
 }  // namespace
 }  // namespace shmcoord::bench
-
-int main(int argc, char** argv) {
-  using namespace shmcoord::bench;
-  const int code =
-      run_cases({argv + 1, argv + argc},
-                {{"permit", permit_case}, {"shared", shared_case}, {"fair", fair_case}, {"queue", queue_case}});
-  (void)segment();
-  shmcoord::Segment::remove(segment_name(), true);
-  return code;
-}

@@ -1,0 +1,123 @@
+#include <benchmark/benchmark.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "bench/support/cases.hpp"
+#include "bench/support/google_json.hpp"
+#include "bench/support/options.hpp"
+#include "bench/support/processes.hpp"
+#include "bench/support/runner.hpp"
+
+// shmcoord_bench [--short] [--rounds N] [--json FILE] [CASE]…: the cases that are named, by glob patterns too, or all.
+
+namespace shmcoord::bench {
+namespace {
+
+constexpr int usage_error = 64;  // EX_USAGE, as of the tool
+
+int complain(const std::string& what) {
+  std::fprintf(stderr, "shmcoord_bench: %s\n", what.c_str());
+  return usage_error;
+}
+
+void list() {
+  for (const Case& c : cases()) std::printf("%-12s %s\n", c.name.c_str(), c.shows.c_str());
+}
+
+/// Those that one of the patterns names; `unknown`: the first pattern that names none.
+std::vector<Case> choose(const std::vector<std::string>& patterns, std::string& unknown) {
+  if (patterns.empty()) return cases();
+  const auto names = [](const std::string& pattern, const Case& c) {
+    return ::fnmatch(pattern.c_str(), c.name.c_str(), 0) == 0;
+  };
+  for (const std::string& p : patterns) {
+    if (std::none_of(cases().begin(), cases().end(), [&](const Case& c) { return names(p, c); })) {
+      unknown = p;
+      return {};
+    }
+  }
+  std::vector<Case> chosen;
+  std::copy_if(cases().begin(), cases().end(), std::back_inserter(chosen), [&](const Case& c) {
+    return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) { return names(p, c); });
+  });
+  return chosen;
+}
+
+/// Of Google Benchmark, which has its own command line; and what it finds out about the machine once for all processes.
+void prepare_library(char* program) {
+  std::string shuffled = "--benchmark_enable_random_interleaving=true";
+  std::array<char*, 3> arguments{program, shuffled.data(), nullptr};
+  int count = 2;
+  benchmark::Initialize(&count, arguments.data());
+  const benchmark::BenchmarkReporter::Context context;
+  static_cast<void>(context);
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("How shmcoord compares: every figure beside its peers, measured in the same run.", "shmcoord_bench");
+  bool only_list = false;
+  std::string json;
+  std::vector<std::string> patterns;
+  app.add_flag("--list", only_list, "the cases there are");
+  app.add_flag("--short", options().short_form,
+               "every case in its smallest form: shows that it works, not the figures");
+  app.add_option("--rounds", options().rounds, "rounds of each comparison, instead of what the case says")
+      ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--json", json, "also write the figures there, as Google Benchmark does");
+  app.add_option("case", patterns, "names of cases, or patterns of names");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::printf("%s", app.help().c_str());
+    return 0;
+  } catch (const CLI::ParseError& e) {
+    return complain(e.what());
+  }
+  if (only_list) {
+    list();
+    return 0;
+  }
+  std::string unknown;
+  const std::vector<Case> chosen = choose(patterns, unknown);
+  if (!unknown.empty()) {
+    std::string there_are;
+    for (const Case& c : cases()) there_are += " " + c.name;
+    return complain("no case '" + unknown + "'; there are:" + there_are);
+  }
+  // Now, not after an hour of measuring.
+  if (!json.empty() && !std::ofstream(json, std::ios::app)) {
+    complain("cannot write " + json);
+    return 1;
+  }
+  prepare_library(argv[0]);
+  prepare_runner();
+  const Ran ran = run_cases(chosen);
+  if (ran.interrupted != 0) {
+    std::fprintf(stderr, "shmcoord_bench: interrupted\n");
+    return 128 + ran.interrupted;
+  }
+  if (!json.empty()) write_json(json, ran.results);
+  return ran.code;
+}
+
+}  // namespace
+}  // namespace shmcoord::bench
+
+int main(int argc, char** argv) {
+  try {
+    return shmcoord::bench::run(argc, argv);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "shmcoord_bench: %s\n", e.what());
+    return 1;
+  }
+}
