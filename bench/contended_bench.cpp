@@ -28,7 +28,6 @@ struct Contest {
   static constexpr std::uint32_t samples_each = 2'048;
 
   Word32 ready;
-  Word32 begin;
   Word32 stop;
   alignas(64) std::uint64_t written;  // by those who have the lock for themselves
   std::array<Count, most> count;
@@ -40,8 +39,8 @@ struct Rules {
   int writes_percent = 100;
 };
 
-/// One process of a contest. Of every eighth visit it notes how long it took to get in; when there is no room any more,
-/// each has the same chance to be kept.
+/// One process of a contest. Of every eighth visit, but not of the first, it notes how long it took to get in; when
+/// there is no room any more, each has the same chance to be kept.
 void compete(LockPeer& peer, const Rules& rules, Contest& contest, std::size_t me, double* samples) {
   peer.enter();
   std::minstd_rand random(static_cast<unsigned>(me) + 1);
@@ -49,10 +48,9 @@ void compete(LockPeer& peer, const Rules& rules, Contest& contest, std::size_t m
   std::uint64_t writes = 0;
   std::uint32_t timed = 0;
   RealPolicy::add(contest.ready, 1);
-  while (RealPolicy::load(contest.begin) == 0) ::usleep(100);
   for (std::uint64_t visit = 0; RealPolicy::load(contest.stop) == 0; ++visit) {
     const bool writes_now = rules.writes_percent == 100 || static_cast<int>(random() % 100) < rules.writes_percent;
-    const bool timed_now = visit % 8 == 0;
+    const bool timed_now = visit % 8 == 7;
     const std::int64_t wanted_ns = timed_now ? now_ns() : 0;
     writes_now ? peer.lock() : peer.lock_shared();
     const std::int64_t got_ns = timed_now ? now_ns() : 0;
@@ -70,19 +68,23 @@ void compete(LockPeer& peer, const Rules& rules, Contest& contest, std::size_t m
   samples[Contest::samples_each] = static_cast<double>(writes);
 }
 
-/// Nanoseconds for a visit of any of them; the samples are how long one waits to get in.
+/// Nanoseconds for a visit of any of them; the samples are how long one waits to get in. The caller has entered the
+/// peer, and holds it until all wait for it: else those that come first may keep the CPUs, and the lock, among
+/// themselves.
 Round contend(LockPeer& peer, const Rules& rules) {
   SharedArray<Contest> memory(1);
   Contest& contest = memory[0];
   constexpr std::size_t stride = Contest::samples_each + 1;
   SharedArray<double> samples(rules.processes * stride);
   std::vector<pid_t> pids;
+  peer.lock();
   for (std::size_t p = 0; p < rules.processes; ++p) {
     pids.push_back(child([&, p] { compete(peer, rules, contest, p, &samples[p * stride]); }));
   }
   while (RealPolicy::load(contest.ready) < rules.processes) ::usleep(100);
+  ::usleep(10'000);
   const std::int64_t began_ns = now_ns();
-  RealPolicy::store(contest.begin, 1);
+  peer.unlock();
   ::usleep(static_cast<useconds_t>(rules.seconds * 1e6));
   double sum = 0;
   double squares = 0;
@@ -108,6 +110,7 @@ Round contend(LockPeer& peer, const Rules& rules) {
 }
 
 Comparison::MeasureRound measure(std::shared_ptr<LockPeer> peer, const Rules& rules) {
+  peer->enter();
   return [peer = std::move(peer), rules] { return contend(*peer, rules); };
 }
 

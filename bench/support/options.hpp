@@ -25,6 +25,6 @@ inline int rounds(int whole) {
 /// Repetitions within a round, sizes of tables: a tenth in the short form.
 inline int repeats(int whole) { return options().short_form ? std::max(whole / 10, 1) : whole; }
 inline std::uint32_t size(std::uint32_t whole) { return options().short_form ? std::max(whole / 10, 1U) : whole; }
-inline double seconds(double whole) { return options().short_form ? std::min(whole / 10, 0.03) : whole; }
+inline double seconds(double whole) { return options().short_form ? std::min(whole / 20, 0.02) : whole; }
 
 }  // namespace shmcoord::bench

@@ -308,7 +308,7 @@ inline Findings every_source_is_built(const Tree& tree) {
       const bool is_test = name.ends_with("_test.cpp") && has_word(tests, "shmcoord_add_tests(" + folder.substr(6));
       built = is_test || has_word(tests, file.path.substr(6));
     } else if (under(file, "bench/")) {
-      built = folder == "bench" && name.ends_with("_bench.cpp");
+      built = folder == "bench/support" || (folder == "bench" && (name.ends_with("_bench.cpp") || name == "main.cpp"));
     } else {
       built = folder == "tools/shmcoord";
     }

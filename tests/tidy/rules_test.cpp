@@ -124,6 +124,8 @@ std::vector<Canary> canaries() {
         {"tests/core/b.cpp", ""},
         {"tests/support/c.cpp", ""},
         {"bench/d_bench.cpp", ""},
+        {"bench/main.cpp", ""},
+        {"bench/support/e.cpp", ""},
         {"tools/shmcoord/main.cpp", ""}}},
       {"every_source_is_built", {{"bench/lock.cpp", ""}}, {}},
   };
