@@ -65,16 +65,16 @@ class Bench : public ToolTest {
  protected:
   Bench() : ToolTest(SHMCOORD_BENCH_PATH) {}
 
-  /// A run with a hundred processes that would go on for ten seconds.
-  std::unique_ptr<ToolProcess> start_crowd() {
-    auto run = start({"idle"});
-    EXPECT_TRUE(eventually([&] { return descendants_of(run->pid()).size() > 100; })) << run->err();
+  /// A run that would go on for long, when so many of its processes are there.
+  std::unique_ptr<ToolProcess> start_crowd(std::vector<std::string> arguments, std::size_t processes) {
+    auto run = start(std::move(arguments));
+    EXPECT_TRUE(eventually([&] { return descendants_of(run->pid()).size() >= processes; })) << run->err();
     crowd_ = descendants_of(run->pid());
     return run;
   }
-  void expect_crowd_gone() {
-    EXPECT_TRUE(eventually([&] { return std::all_of(crowd_.begin(), crowd_.end(), process_gone); }));
-  }
+  /// A hundred that wait for a lock, for ten seconds.
+  std::unique_ptr<ToolProcess> start_idle() { return start_crowd({"idle"}, 101); }
+  [[nodiscard]] bool crowd_gone() const { return std::all_of(crowd_.begin(), crowd_.end(), process_gone); }
 
   std::vector<pid_t> crowd_;
 };
@@ -179,40 +179,55 @@ TEST_F(Bench, TakesPatternsAndRounds) {
 
 TEST_F(Bench, LeavesNothingWhenInterrupted) {
   for (const int signal : {SIGINT, SIGTERM}) {
-    const auto run = start_crowd();
+    const auto run = start_idle();
     run->signal(signal);
     const Finished got = run->wait();
     EXPECT_EQ(got.code(), 128 + signal);
     EXPECT_THAT(got.err, HasSubstr("interrupted"));
     EXPECT_THAT(left_by(run->pid()), ::testing::IsEmpty());
-    expect_crowd_gone();
+    EXPECT_TRUE(crowd_gone());
   }
 }
 
 /// As a terminal does: everybody in the foreground gets it.
 TEST_F(Bench, LeavesNothingWhenTheWholeGroupIsInterrupted) {
-  const auto run = start_crowd();
+  const auto run = start_idle();
   ::kill(-run->pid(), SIGINT);
   EXPECT_EQ(run->wait().code(), 128 + SIGINT);
   EXPECT_THAT(left_by(run->pid()), ::testing::IsEmpty());
-  expect_crowd_gone();
+  EXPECT_TRUE(crowd_gone());
 }
 
 TEST_F(Bench, EndsACaseOfWhichAProcessCrashes) {
-  const auto run = start_crowd();
+  const auto run = start_idle();
   ::kill(crowd_.back(), SIGABRT);
   const Finished got = run->wait();
   EXPECT_EQ(got.code(), 1);
   EXPECT_THAT(got.err, HasSubstr("case idle failed"));
   EXPECT_THAT(left_by(run->pid()), ::testing::IsEmpty());
-  expect_crowd_gone();
+  EXPECT_TRUE(crowd_gone());
 }
 
+/// The reaper is another program, which does not end by itself.
+TEST_F(Bench, LeavesNoToolBehindWhenInterrupted) {
+  const auto run = start({"--rounds", "1000000", "reaper"});
+  const auto is_tool = [](pid_t pid) { return read_file("/proc/" + std::to_string(pid) + "/comm") == "shmcoord\n"; };
+  EXPECT_TRUE(eventually([&] {
+    crowd_ = descendants_of(run->pid());
+    return std::any_of(crowd_.begin(), crowd_.end(), is_tool);
+  }));
+  run->signal(SIGINT);
+  EXPECT_EQ(run->wait().code(), 128 + SIGINT);
+  EXPECT_THAT(left_by(run->pid()), ::testing::IsEmpty());
+  EXPECT_TRUE(crowd_gone());
+}
+
+/// Those who hold a lock wait for nothing but a signal.
 TEST_F(Bench, NobodyMeasuresForARunnerThatIsGone) {
-  const auto run = start_crowd();
+  const auto run = start_crowd({"--rounds", "1000000", "try"}, 10);
   run->signal(SIGKILL);
   EXPECT_EQ(run->wait().code(), 128 + SIGKILL);
-  expect_crowd_gone();
+  EXPECT_TRUE(eventually([&] { return crowd_gone(); }));
   for (const std::string& name : left_by(run->pid())) std::filesystem::remove("/dev/shm/" + name);
 }
 
