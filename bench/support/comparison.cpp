@@ -167,6 +167,10 @@ void Comparison::run() const {
     s.samples = samples.size();
     if (!samples.empty()) {
       for (const double q : drawn_quantiles()) s.percentiles.push_back({q, at(samples, q)});
+      const double unit_ns = seconds_in(unit_) * 1e9;
+      for (const double sample : samples) {
+        if (unit_ns > 0) s.histogram.add(static_cast<std::int64_t>(sample * unit_ns));
+      }
       if (i > 0 && result.subjects[0].samples > 0) s.tail_ratio = tail_ratio(rounds[0], rounds[i]);
     }
     for (std::size_t c = 0; c < rounds[i].front().counters.size(); ++c) {

@@ -139,7 +139,7 @@ void remove_leftovers() {
   std::error_code ignored;
   for (const auto& file : std::filesystem::directory_iterator("/dev/shm", ignored)) {
     if (file.path().filename().string().find(scratch_name("")) != std::string::npos) {
-      std::filesystem::remove(file.path(), ignored);
+      std::filesystem::remove_all(file.path(), ignored);
     }
   }
 }

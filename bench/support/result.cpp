@@ -29,6 +29,38 @@ std::vector<double> numbers_from(const json::value& v) {
 }
 std::string text(const json::value& v) { return std::string(v.as_string()); }
 
+/// A bucket by its middle; those of the ends by the exact ends.
+json::array histogram_value(const Histogram& h) {
+  json::array buckets;
+  h.for_each_filled([&](const Histogram::Bucket& b) {
+    const std::int64_t ns = std::clamp(b.middle(), h.min(), h.max());
+    buckets.push_back(json::array{ns, b.count});
+  });
+  if (h.count() > 0) buckets.push_back(json::array{h.min(), h.max()});
+  return buckets;
+}
+Histogram histogram_from(const json::value& v) {
+  Histogram h;
+  const json::array& buckets = v.as_array();
+  if (buckets.empty()) return h;
+  const auto number_at = [&](std::size_t bucket, std::size_t i) {
+    return buckets[bucket].as_array()[i].to_number<std::int64_t>();
+  };
+  const std::size_t last = buckets.size() - 1;  // which is no bucket, but the ends
+  const std::int64_t min = number_at(last, 0);
+  const std::int64_t max = number_at(last, 1);
+  for (std::size_t i = 0; i < last; ++i) {
+    auto count = number_at(i, 1);
+    for (const std::int64_t end : {min, max}) {
+      if (count == 0 || Histogram::index_of(end) != Histogram::index_of(number_at(i, 0))) continue;
+      h.add(end);
+      --count;
+    }
+    h.add(number_at(i, 0), static_cast<std::uint64_t>(count));
+  }
+  return h;
+}
+
 json::value subject_value(const Subject& s) {
   json::array percentiles;
   for (const Percentile& p : s.percentiles) percentiles.push_back(json::array{p.q, p.value});
@@ -44,6 +76,7 @@ json::value subject_value(const Subject& s) {
           {"tail_ratio", spread_value(s.tail_ratio)},
           {"samples", s.samples},
           {"percentiles", percentiles},
+          {"histogram", histogram_value(s.histogram)},
           {"counters", counters}};
 }
 
@@ -57,7 +90,8 @@ Subject subject_from(const json::value& v) {
             .ratio = spread_from(o.at("ratio")),
             .tail_target = number(o.at("tail_target")),
             .tail_ratio = spread_from(o.at("tail_ratio")),
-            .samples = o.at("samples").to_number<std::size_t>()};
+            .samples = o.at("samples").to_number<std::size_t>(),
+            .histogram = histogram_from(o.at("histogram"))};
   for (const json::value& p : o.at("percentiles").as_array()) {
     s.percentiles.push_back({number(p.as_array()[0]), number(p.as_array()[1])});
   }

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "bench/support/histogram.hpp"
+
 // What one comparison came to, as data: for the JSON file and the pictures. It crosses from the process that measured
 // to the runner as one line of text.
 
@@ -36,7 +38,8 @@ struct Subject {
   double tail_target = 0;
   Spread tail_ratio = {};                    // of the 99th percentiles of all samples
   std::size_t samples = 0;                   // single ones, of all rounds together; 0: there are none
-  std::vector<Percentile> percentiles = {};  // of these, dense enough to draw
+  std::vector<Percentile> percentiles = {};  // of these, exact, dense enough to draw
+  Histogram histogram = {};                  // of these, if they are times
   std::vector<std::pair<std::string, Spread>> counters = {};
 
   [[nodiscard]] double percentile(double q) const;
