@@ -1,8 +1,6 @@
-#include <benchmark/benchmark.h>
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <exception>
 #include <fstream>
@@ -13,6 +11,7 @@
 #include <CLI/CLI.hpp>
 
 #include "bench/support/cases.hpp"
+#include "bench/support/comparison.hpp"
 #include "bench/support/google_json.hpp"
 #include "bench/support/options.hpp"
 #include "bench/support/processes.hpp"
@@ -53,16 +52,6 @@ std::vector<Case> choose(const std::vector<std::string>& patterns, std::string& 
   return chosen;
 }
 
-/// Of Google Benchmark, which has its own command line; and what it finds out about the machine once for all processes.
-void prepare_library(char* program) {
-  std::string shuffled = "--benchmark_enable_random_interleaving=true";
-  std::array<char*, 3> arguments{program, shuffled.data(), nullptr};
-  int count = 2;
-  benchmark::Initialize(&count, arguments.data());
-  const benchmark::BenchmarkReporter::Context context;
-  static_cast<void>(context);
-}
-
 int run(int argc, char** argv) {
   CLI::App app("How shmcoord compares: every figure beside its peers, measured in the same run.", "shmcoord_bench");
   bool only_list = false;
@@ -99,7 +88,7 @@ int run(int argc, char** argv) {
     complain("cannot write " + json);
     return 1;
   }
-  prepare_library(argv[0]);
+  prepare_library();
   prepare_runner();
   const Ran ran = run_cases(chosen);
   if (ran.interrupted != 0) {

@@ -3,6 +3,7 @@
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <random>
@@ -111,6 +112,16 @@ void print(const Result& result, int rounds) {
 void progress(const std::string& what) {
   static const bool terminal = ::isatty(STDERR_FILENO) != 0;
   if (terminal) std::fprintf(stderr, "\r%s\033[K", what.c_str());
+}
+
+void prepare_library() {
+  std::string program = "shmcoord_bench";
+  std::string shuffled = "--benchmark_enable_random_interleaving=true";
+  std::array<char*, 3> arguments{program.data(), shuffled.data(), nullptr};
+  int count = 2;
+  benchmark::Initialize(&count, arguments.data());
+  const benchmark::BenchmarkReporter::Context about_the_machine;
+  static_cast<void>(about_the_machine);
 }
 
 Comparison::Comparison(std::string name, std::string unit, int rounds)

@@ -77,6 +77,9 @@ class Comparison {
   std::vector<Entry> measures_ = {};
 };
 
+/// Once, before processes are made: tells the library to shuffle, and lets it find out about the machine.
+void prepare_library();
+
 /// A plain figure with its spread. `target`: at most that; 0: for the picture only.
 void report(const std::string& name, const std::string& unit, const std::vector<double>& values, double target);
 
