@@ -134,7 +134,7 @@ const Register contended_is_a_case{"contended", "one lock, 2 to 32 processes: ti
 void readers_case() {
   for (const int writes : {0, 50, 100}) {
     const Rules rules{.processes = 8, .seconds = seconds(0.2), .writes_percent = writes};
-    Comparison c("8 processes, " + std::to_string(writes) + " % of them to write", "ns", 9);
+    Comparison c("8 processes, " + std::to_string(writes) + " % of the visits to write", "ns", 9);
     c.ours(measure(our_shared_lock("readers"), rules));
     for (auto& peer : lock_peers()) {
       if (!peer->can_be_shared()) continue;

@@ -1,11 +1,14 @@
 #include <fnmatch.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -14,10 +17,12 @@
 #include "bench/support/comparison.hpp"
 #include "bench/support/google_json.hpp"
 #include "bench/support/options.hpp"
+#include "bench/support/pictures.hpp"
 #include "bench/support/processes.hpp"
 #include "bench/support/runner.hpp"
 
-// shmcoord_bench [--short] [--rounds N] [--json FILE] [CASE]…: the cases that are named, by glob patterns too, or all.
+// shmcoord_bench [--short] [--rounds N] [--json FILE] [--svg FOLDER] [CASE]…: the cases that are named, by glob
+// patterns too, or all.
 
 namespace shmcoord::bench {
 namespace {
@@ -56,6 +61,7 @@ int run(int argc, char** argv) {
   CLI::App app("How shmcoord compares: every figure beside its peers, measured in the same run.", "shmcoord_bench");
   bool only_list = false;
   std::string json;
+  std::string svg;
   std::vector<std::string> patterns;
   app.add_flag("--list", only_list, "the cases there are");
   app.add_flag("--short", options().short_form,
@@ -63,6 +69,7 @@ int run(int argc, char** argv) {
   app.add_option("--rounds", options().rounds, "rounds of each comparison, instead of what the case says")
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--json", json, "also write the figures there, as Google Benchmark does");
+  app.add_option("--svg", svg, "also draw the figures, into that folder");
   app.add_option("case", patterns, "names of cases, or patterns of names");
   try {
     app.parse(argc, argv);
@@ -88,6 +95,14 @@ int run(int argc, char** argv) {
     complain("cannot write " + json);
     return 1;
   }
+  if (!svg.empty()) {
+    std::error_code failed;
+    std::filesystem::create_directories(svg, failed);
+    if (failed || ::access(svg.c_str(), W_OK) != 0) {
+      complain("cannot write into " + svg);
+      return 1;
+    }
+  }
   prepare_library();
   prepare_runner();
   const Ran ran = run_cases(chosen);
@@ -96,6 +111,7 @@ int run(int argc, char** argv) {
     return 128 + ran.interrupted;
   }
   if (!json.empty()) write_json(json, ran.results);
+  if (!svg.empty()) draw_pictures(svg, ran.results);
   return ran.code;
 }
 
