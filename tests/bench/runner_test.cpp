@@ -154,10 +154,14 @@ TEST_F(Bench, RefusesBadOptions) {
 }
 
 TEST_F(Bench, ComplainsAboutTheFileBeforeItMeasures) {
-  const Finished got = run({"--short", "--json", file("no/such/folder"), "pair"});
+  Finished got = run({"--short", "--json", file("no/such/folder"), "pair"});
   EXPECT_EQ(got.code(), 1);
   EXPECT_EQ(got.out, "");
   EXPECT_THAT(got.err, HasSubstr("no/such/folder"));
+  got = run({"--short", "--svg", "/dev/null/pictures", "pair"});
+  EXPECT_EQ(got.code(), 1);
+  EXPECT_EQ(got.out, "");
+  EXPECT_THAT(got.err, HasSubstr("/dev/null/pictures"));
 }
 
 TEST_F(Bench, TakesPatternsAndRounds) {
@@ -173,6 +177,29 @@ TEST_F(Bench, TakesPatternsAndRounds) {
     EXPECT_EQ(one.at("repetitions").as_int64(), 2) << name;
   }
   EXPECT_EQ(cases, (std::set<std::string>{"permit", "shared"}));
+}
+
+TEST_F(Bench, DrawsWhatItMeasured) {
+  const Finished got = run({"--short", "--svg", file("pictures/here"), "readers", "room"});
+  ASSERT_EQ(got.code(), 0) << got.err;
+  std::set<std::string> names;
+  for (const auto& picture : std::filesystem::directory_iterator(file("pictures/here"))) {
+    const std::string name = picture.path().filename().string();
+    names.insert(name);
+    const std::string text = read_file(picture.path().string());
+    EXPECT_TRUE(text.starts_with("<svg")) << name;
+    EXPECT_THAT(text, HasSubstr("</svg>")) << name;
+    for (const char* peer : {"pthread_rwlock", "flock", "OFD lock"}) EXPECT_THAT(text, HasSubstr(peer)) << name;
+    EXPECT_THAT(text, HasSubstr("SHORT FORM")) << name;
+  }
+  // Of room there is one figure and no peer, so nothing to draw.
+  std::set<std::string> wanted{"readers.svg"};
+  for (const std::string writes : {"0", "50", "100"}) {
+    for (const std::string what : {"ratios", "percentiles", "histogram"}) {
+      wanted.insert("readers-8-processes-" + writes + "-of-the-visits-to-write-" + what + ".svg");
+    }
+  }
+  EXPECT_EQ(names, wanted);
 }
 
 // --- what goes wrong -------------------------------------------------------------------------------------------------
