@@ -37,11 +37,13 @@ struct Rules {
   std::size_t processes = 2;
   double seconds = 0.2;
   int writes_percent = 100;
+  bool pinned = false;  // each to a CPU of its own
 };
 
 /// One process of a contest. Of every eighth visit, but not of the first, it notes how long it took to get in; when
 /// there is no room any more, each has the same chance to be kept.
 void compete(LockPeer& peer, const Rules& rules, Contest& contest, std::size_t me, double* samples) {
+  if (rules.pinned && !pin_to(me)) fail("a process cannot be pinned to a CPU");
   peer.enter();
   std::minstd_rand random(static_cast<unsigned>(me) + 1);
   Contest::Count& mine = contest.count[me];
@@ -114,18 +116,25 @@ Comparison::MeasureRound measure(std::shared_ptr<LockPeer> peer, const Rules& ru
   return [peer = std::move(peer), rules] { return contend(*peer, rules); };
 }
 
+void contended_by(const Rules& rules) {
+  const std::string many = std::to_string(rules.processes);
+  Comparison c("a lock that " + many + " processes want" + (rules.pinned ? ", pinned" : ""), "ns", 9);
+  c.ours(measure(our_lock("contended"), rules));
+  for (auto& peer : lock_peers()) {
+    if (peer->only_spins() && rules.processes > allowed_cpus()) continue;
+    const std::string name = peer->name();
+    c.peer(name, 0, measure(std::move(peer), rules));
+  }
+  if (!rules.pinned) {
+    c.place({"Time per visit of a lock that many processes want", "processes", static_cast<double>(rules.processes)});
+  }
+  c.run();
+}
+
 void contended_case() {
   for (const std::size_t processes : {2U, 4U, 8U, 32U}) {
-    const Rules rules{.processes = processes, .seconds = seconds(0.2)};
-    Comparison c("a lock that " + std::to_string(processes) + " processes want", "ns", 9);
-    c.ours(measure(our_lock("contended"), rules));
-    for (auto& peer : lock_peers()) {
-      if (peer->only_spins() && processes > allowed_cpus()) continue;
-      const std::string name = peer->name();
-      c.peer(name, 0, measure(std::move(peer), rules));
-    }
-    c.place({"contended", "processes", static_cast<double>(processes)});
-    c.run();
+    contended_by({.processes = processes, .seconds = seconds(0.2)});
+    if (processes <= allowed_cpus()) contended_by({.processes = processes, .seconds = seconds(0.2), .pinned = true});
   }
 }
 const Register contended_is_a_case{"contended", "one lock, 2 to 32 processes: time per visit, time to get in",
@@ -141,7 +150,7 @@ void readers_case() {
       const std::string name = peer->name();
       c.peer(name, 0, measure(std::move(peer), rules));
     }
-    c.place({"readers", "percent of writes", static_cast<double>(writes)});
+    c.place({"Time per visit of 8 readers and writers", "percent of writes", static_cast<double>(writes)});
     c.run();
   }
 }
@@ -151,11 +160,14 @@ const Register readers_is_a_case{"readers", "readers and writers of one lock: 0,
 
 void fair_case() {
   const Rules rules{.processes = 32, .seconds = seconds(2)};
-  (void)segment();
-  Comparison c("a semaphore of one permit that 32 processes want", "ns", 9);
-  c.ours(measure(our_permit("fair"), rules));
-  c.peer("FIFO ticket lock, each on its own futex", 1 / 1.3, measure(ticket_lock(), rules));
-  c.run();
+  const auto compare = [&](const std::string& what, std::unique_ptr<LockPeer> ours, double target) {
+    Comparison c(what + " that 32 processes want, beside a fair lock", "ns", 9);
+    c.ours(measure(std::move(ours), rules));
+    c.peer("FIFO ticket lock, each on its own futex", target, measure(ticket_lock(), rules));
+    c.run();
+  };
+  compare("a lock", our_lock("fair-lock"), 1 / 1.3);
+  compare("a semaphore of one permit", our_permit("fair-permit"), 1);
 }
 const Register fair_is_a_case{"fair", "32 processes: throughput and fairness beside a FIFO ticket lock", fair_case};
 

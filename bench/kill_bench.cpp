@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -93,10 +94,16 @@ void reaper_case() {
   (void)segment();
   const std::string name = segment_name();
   const char* const argv[] = {SHMCOORD_TOOL_PATH, "-s", name.c_str(), "reap", nullptr};
+  posix_spawn_file_actions_t quiet;  // it says whom it buried
+  posix_spawn_file_actions_init(&quiet);
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    posix_spawn_file_actions_addopen(&quiet, fd, "/dev/null", O_WRONLY, 0);
+  }
   pid_t reaper = 0;
-  if (::posix_spawn(&reaper, SHMCOORD_TOOL_PATH, nullptr, nullptr, const_cast<char**>(argv), environ) != 0) {
+  if (::posix_spawn(&reaper, SHMCOORD_TOOL_PATH, &quiet, nullptr, const_cast<char**>(argv), environ) != 0) {
     fail(std::string("cannot start ") + SHMCOORD_TOOL_PATH);
   }
+  posix_spawn_file_actions_destroy(&quiet);
   ::poll(nullptr, 0, 300);
   compare("with a reaper", {}, 101, 0);
   if (::waitpid(reaper, nullptr, WNOHANG) != 0) fail("the reaper has ended");

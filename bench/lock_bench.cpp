@@ -65,6 +65,15 @@ void try_case() {
     const std::string name = peer->name();
     c.peer(name, 0, measure(std::move(peer)));
   }
+  // By name, and told who has it.
+  Session session{segment()};
+  Lock lock{session, "try"};
+  const HolderId me{"bench"};
+  c.peer("shmcoord, try_acquire by holder id", 0, [&, n = repeats(5'000)] {
+    return each_ns(n, [&] {
+      if (lock.try_acquire(me)) fail("a lock that is held was got again");
+    });
+  });
   c.run();
   for (const pid_t pid : holders) end_child(pid);
 }
@@ -112,7 +121,7 @@ void all_of(int many) {
       for (pthread_mutex_t* m : mutexes) pthread_mutex_unlock(m);
     });
   });
-  c.place({"acquire_all", "names", static_cast<double>(many)});
+  c.place({"Several names at once", "names", static_cast<double>(many)});
   c.run();
 }
 

@@ -66,6 +66,27 @@ void permit_case() {
 }
 const Register permit_is_a_case{"permit", "a permit of a semaphore taken and given back, uncontended", permit_case};
 
+void weighted_case() {
+  const int n = repeats(50'000);
+  Session session{segment()};
+  Semaphore pool{session, "weighted", {.capacity = 8}};
+  const int sysv = ::semget(IPC_PRIVATE, 1, 0600);
+  remove_at_end(sysv);
+  ::semctl(sysv, 0, SETVAL, 8);
+  Comparison c("permits of weight 3 of 8 taken and given back, uncontended", "ns", 41);
+  c.ours([&] { return each_ns(n, [&] { const Permit permit(pool, 3); }); });
+  c.peer("one permit", 0, [&] { return each_ns(n, [&] { const Permit permit(pool); }); });
+  c.peer("SysV semop of 3 with SEM_UNDO", 0, [&] {
+    return each_ns(std::max(n / 20, 1), [&] {
+      sembuf take{0, -3, SEM_UNDO};
+      sembuf give{0, 3, SEM_UNDO};
+      if (::semop(sysv, &take, 1) != 0 || ::semop(sysv, &give, 1) != 0) fail("semop failed");
+    });
+  });
+  c.run();
+}
+const Register weighted_is_a_case{"weighted", "permits of weight 3 taken and given back, uncontended", weighted_case};
+
 void shared_case() {
   Comparison c("lock_shared and back, uncontended", "ns", 41);
   const auto measure = [](std::shared_ptr<LockPeer> peer) {

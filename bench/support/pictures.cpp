@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 #include <stdexcept>
+#include <utility>
 
 #include "bench/support/options.hpp"
 #include "bench/support/svg.hpp"
@@ -93,7 +94,7 @@ struct Series {
   }
 };
 
-void draw_series(Album& album, const std::string& picture, const Series& series) {
+void draw_series(Album& album, const std::string& name, const std::string& title, const Series& series) {
   bool from_nothing = false;  // which no logarithmic axis has
   for (const svg::Line& l : series.lines) {
     for (const svg::Point& p : l.points) from_nothing = from_nothing || p.x <= 0;
@@ -103,23 +104,24 @@ void draw_series(Album& album, const std::string& picture, const Series& series)
   const svg::Axis y{.title = time ? "time, median and p10 to p90" : series.unit,
                     .scale = svg::Scale::logarithmic,
                     .unit = time ? svg::Unit::nanoseconds : svg::Unit::none};
-  album.add(file_name(picture), svg::lines({.title = picture, .subtitle = series.subtitle}, x, y, series.lines));
+  album.add(name, svg::lines({.title = title, .subtitle = series.subtitle}, x, y, series.lines));
 }
 
 }  // namespace
 
 std::vector<std::string> draw_pictures(const std::string& directory, const std::vector<Result>& results) {
   Album album(directory);
-  std::map<std::string, Series> pictures;
+  std::map<std::pair<std::string, std::string>, Series> pictures;  // by case and title
   for (const Result& result : results) {
     const std::string name = file_name(result.of_case + " " + result.name);
     draw_ratios(album, name, result);
     draw_latencies(album, name, result);
     if (result.place.picture.empty()) continue;
     const double unit_ns = seconds_in(result.unit) * 1e9;
-    Series& series =
-        pictures.try_emplace(result.place.picture, Series{result.place.axis, unit_ns, result.unit, rounds_of(result)})
-            .first->second;
+    Series& series = pictures
+                         .try_emplace({result.of_case, result.place.picture},
+                                      Series{result.place.axis, unit_ns, result.unit, rounds_of(result)})
+                         .first->second;
     for (const Subject& s : result.subjects) {
       const Spread value = Spread::of(s.values);
       const double scale = unit_ns > 0 ? unit_ns : 1;
@@ -128,7 +130,9 @@ std::vector<std::string> draw_pictures(const std::string& directory, const std::
           {result.place.x, value.median * scale, value.low * scale, value.high * scale});
     }
   }
-  for (const auto& [picture, series] : pictures) draw_series(album, picture, series);
+  for (const auto& [key, series] : pictures) {
+    draw_series(album, file_name(key.first + " " + key.second), key.second, series);
+  }
   return std::move(album).written();
 }
 

@@ -47,7 +47,7 @@ struct Subject {
 
 /// Where a comparison is in a picture of many: its subjects are the lines, it is what they were at x.
 struct Place {
-  std::string picture;  // empty: in none
+  std::string picture;  // its title; empty: in none
   std::string axis;
   double x = 0;
 };

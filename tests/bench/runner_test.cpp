@@ -193,7 +193,7 @@ TEST_F(Bench, DrawsWhatItMeasured) {
     EXPECT_THAT(text, HasSubstr("SHORT FORM")) << name;
   }
   // Of room there is one figure and no peer, so nothing to draw.
-  std::set<std::string> wanted{"readers.svg"};
+  std::set<std::string> wanted{"readers-time-per-visit-of-8-readers-and-writers.svg"};
   for (const std::string writes : {"0", "50", "100"}) {
     for (const std::string what : {"ratios", "percentiles", "histogram"}) {
       wanted.insert("readers-8-processes-" + writes + "-of-the-visits-to-write-" + what + ".svg");
