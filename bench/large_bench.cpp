@@ -2,24 +2,21 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <numeric>
 #include <optional>
 #include <random>
 #include <string_view>
 #include <thread>
 
+#include "bench/support/large_segment.hpp"
 #include "bench/support/peers.hpp"
 #include "engine/control.hpp"
-#include "engine/entry_text.hpp"
 #include "engine/name_index.hpp"
 #include "engine/segment_file.hpp"
 #include "process/liveness.hpp"
@@ -32,66 +29,14 @@
 // page of it is mapped yet, nothing is in its caches because it was made there. Only look-ups are timed after a first
 // pass, for they are what a process does over and over.
 
-extern char** environ;
-
 namespace shmcoord::bench {
 namespace {
 
-using engine::EntryIndex;
 using engine::Mapping;
 using engine::RealPolicy;
 using engine::Sizes;
-using engine::View;
 using process::Participant;
 using Names = engine::NameIndex<RealPolicy>;
-
-/// For the time of a case.
-class Made {
- public:
-  Made(std::string name, const Sizes& sizes) : name_(std::move(name)) {
-    join(child([&] { Mapping::create(name_, {.sizes = sizes, .mode = 0600, .group = {}}); }));
-  }
-  ~Made() { Mapping::remove(name_); }
-  Made(const Made&) = delete;
-  Made& operator=(const Made&) = delete;
-
-  [[nodiscard]] const std::string& name() const { return name_; }
-
- private:
-  std::string name_;
-};
-
-/// Short names of equal length, "job-0000042".
-std::string name_of(std::uint32_t number) {
-  const std::string digits = std::to_string(number);
-  return "job-" + std::string(7 - digits.size(), '0') + digits;
-}
-
-engine::Found insert(Participant& me, std::uint32_t number) {
-  const std::lock_guard guard(me.names_mutex());
-  Names names(me.mapping().view(), &me.mapping());
-  return names.find_or_insert(name_of(number), engine::Kind::lock, 1, {}, me.slot()).found;
-}
-
-void insert_all(const std::string& segment, std::uint32_t count) {
-  join(child([&] {
-    const auto me = Participant::join(Mapping::open(segment));
-    for (std::uint32_t n = 0; n < count; ++n) insert(*me, n);
-  }));
-}
-
-std::vector<std::uint32_t> shuffled(std::uint32_t count, unsigned seed) {
-  std::vector<std::uint32_t> numbers(count);
-  std::iota(numbers.begin(), numbers.end(), 0U);
-  std::shuffle(numbers.begin(), numbers.end(), std::mt19937(seed));
-  return numbers;
-}
-
-std::int64_t allocated_bytes(const Mapping& mapping) {
-  struct stat st {};
-  ::fstat(mapping.fd(), &st);
-  return std::int64_t{st.st_blocks} * 512;
-}
 
 // --- a: a name among very many ---------------------------------------------------------------------------------------
 
@@ -242,83 +187,6 @@ std::pair<std::uint64_t, std::int64_t> contents_of(const std::string& segment) {
   return contents;
 }
 
-struct Spent {
-  double wall_ms;
-  double cpu_ms;  // what a busy machine does not add to
-};
-
-Spent inspect_ms(const std::string& segment, bool as_json) {
-  std::vector<const char*> argv{SHMCOORD_TOOL_PATH, "-s", segment.c_str(), "inspect"};
-  if (as_json) argv.push_back("--json");
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  const std::int64_t start = now_ns();
-  pid_t pid = 0;
-  if (::posix_spawn(&pid, argv[0], &actions, nullptr, const_cast<char**>(argv.data()), environ) != 0) std::abort();
-  int status = 0;
-  rusage used{};
-  if (::wait4(pid, &status, 0, &used) != pid || status != 0) std::abort();
-  posix_spawn_file_actions_destroy(&actions);
-  const auto ms = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_usec) / 1e3;
-  };
-  return {static_cast<double>(now_ns() - start) / 1e6, ms(used.ru_utime) + ms(used.ru_stime)};
-}
-
-/// Joins, holds each of the locks on an entry of its own, as somebody who gave a name and a reason.
-class Holder {
- public:
-  explicit Holder(const std::string& segment)
-      : me_(Participant::join(Mapping::open(segment),
-                              {.label = "bench", .heartbeat_interval = std::chrono::hours(1)})) {}
-
-  void hold(std::uint32_t number) {
-    const engine::Found found = insert(*me_, number);
-    const View& view = me_->mapping().view();
-    const EntryIndex i = me_->take_entry();
-    RealPolicy::store(view.entry(i).weight, 1);
-    if (!engine::write_texts(view, me_->mapping(), i, "pipeline:" + std::to_string(number), "build of the day")) {
-      std::abort();
-    }
-    const engine::ControlOps<RealPolicy> ops(view, found.record, found.generation);
-    if (ops.try_acquire(i, 1, RealPolicy::now_ns()).step != engine::Step::acquired) std::abort();
-    ops.finish_now();
-  }
-  [[nodiscard]] Participant& me() const { return *me_; }
-
- private:
-  std::unique_ptr<Participant> me_;
-};
-
-/// A process that holds those locks of the segment until it is killed.
-pid_t holding(const std::string& segment, const std::vector<std::uint32_t>& numbers, engine::SlotIndex* slot = nullptr,
-              engine::RecordIndex* first = nullptr) {
-  struct Told {
-    engine::Word32 ready;
-    engine::SlotIndex slot;
-    engine::RecordIndex first;
-  };
-  Told& told = shared<Told>();
-  const pid_t pid = child([&] {
-    Holder holder(segment);
-    for (const std::uint32_t n : numbers) holder.hold(n);
-    told.slot = holder.me().slot();
-    told.first = insert(holder.me(), numbers.front()).record;
-    RealPolicy::store(told.ready, 1);
-    for (;;) ::pause();
-  });
-  while (RealPolicy::load(told.ready) == 0) {
-    if (::waitpid(pid, nullptr, WNOHANG) != 0) std::abort();
-    ::usleep(1000);
-  }
-  if (slot != nullptr) *slot = told.slot;
-  if (first != nullptr) *first = told.first;
-  ::munmap(&told, 4096);
-  return pid;
-}
-
 void inspect_case() {
   const std::uint32_t count = size(100'000);
   const Made segment(scratch_name("inspect"), {.names = count, .entries = count + 8});
@@ -329,7 +197,9 @@ void inspect_case() {
       std::vector<double> wall;
       std::vector<double> cpu;
       for (int r = 0; r < rounds(21); ++r) {
-        const Spent spent = inspect_ms(segment.name(), as_json);
+        std::vector<std::string> command{SHMCOORD_TOOL_PATH, "-s", segment.name(), "inspect"};
+        if (as_json) command.emplace_back("--json");
+        const Spent spent = spent_by(command);
         wall.push_back(spent.wall_ms);
         cpu.push_back(spent.cpu_ms);
       }
