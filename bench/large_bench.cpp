@@ -16,6 +16,7 @@
 
 #include "bench/support/large_segment.hpp"
 #include "bench/support/peers.hpp"
+#include "bench/support/series.hpp"
 #include "engine/control.hpp"
 #include "engine/name_index.hpp"
 #include "engine/segment_file.hpp"
@@ -188,34 +189,80 @@ std::pair<std::uint64_t, std::int64_t> contents_of(const std::string& segment) {
 }
 
 void inspect_case() {
-  const std::uint32_t count = size(100'000);
-  const Made segment(scratch_name("inspect"), {.names = count, .entries = count + 8});
-  insert_all(segment.name(), count);
+  const std::vector<std::uint32_t> counts{10, size(10'000), size(100'000)};
+  std::vector<std::unique_ptr<Made>> segments;
+  for (const std::uint32_t count : counts) {
+    const std::string name = scratch_name("inspect-" + std::to_string(count));
+    segments.push_back(std::make_unique<Made>(name, Sizes{.names = std::max(Sizes{}.names, count)}));
+    insert_all(name, count);
+  }
   const auto measure = [&](const std::string& what) {
-    const auto before = contents_of(segment.name());
-    for (const bool as_json : {true, false}) {
-      std::vector<double> wall;
-      std::vector<double> cpu;
-      for (int r = 0; r < rounds(21); ++r) {
-        std::vector<std::string> command{SHMCOORD_TOOL_PATH, "-s", segment.name(), "inspect"};
-        if (as_json) command.emplace_back("--json");
-        const Spent spent = spent_by(command);
-        wall.push_back(spent.wall_ms);
-        cpu.push_back(spent.cpu_ms);
-      }
-      const std::string name = std::string("inspect ") + (as_json ? "--json " : "") + std::to_string(count) + what;
-      report(name, "ms", wall, as_json ? 500 : 0);
-      report("  of that CPU time", "ms", cpu, 0);
+    Growth growth("inspect as a whole process, of " + what, "ms", "locks", 21,
+                  {"--json", "of that CPU time", "as text", "of that CPU time, as text"});
+    std::vector<std::pair<std::uint64_t, std::int64_t>> before;
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      const std::string& name = segments[i]->name();
+      before.push_back(contents_of(name));
+      growth.at(counts[i], [&name] {
+        const Spent json = spent_by({SHMCOORD_TOOL_PATH, "-s", name, "inspect", "--json"});
+        const Spent text = spent_by({SHMCOORD_TOOL_PATH, "-s", name, "inspect"});
+        return std::vector<double>{json.wall_ms, json.cpu_ms, text.wall_ms, text.cpu_ms};
+      });
     }
-    if (contents_of(segment.name()) != before) fail("inspect has changed the segment");
+    growth.run();
+    report("inspect --json of " + std::to_string(counts.back()) + " " + what, "ms", growth.values(counts.back(), 0),
+           500);
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      if (contents_of(segments[i]->name()) != before[i]) fail("inspect has changed the segment");
+    }
   };
-  measure(" free locks");
-  const pid_t holder = holding(segment.name(), shuffled(count, 2));
-  measure(" held locks");
-  end_child(holder);
+  measure("free locks");
+  std::vector<pid_t> holders;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    holders.push_back(holding(segments[i]->name(), shuffled(counts[i], 2)));
+  }
+  measure("held locks");
+  for (const pid_t holder : holders) end_child(holder);
 }
-const Register inspect_is_a_case{"inspect", "inspect of 100,000 locks, free and held; it changes nothing",
-                                 inspect_case};
+const Register inspect_is_a_case{
+    "inspect", "inspect of 10, 10,000 and 100,000 locks, free and held; it changes nothing", inspect_case};
+
+// --- what a reaper looks through -------------------------------------------------------------------------------------
+
+/// A look at everything without anything to do.
+double sweep_ms(const std::string& segment) {
+  SharedArray<double> took(1);
+  join(child([&] {
+    const auto mapping = Mapping::open(segment);
+    const auto sweep = [&] { return process::sweep(*mapping, now_ns(), {.reclaim_stale = false}).planned.size(); };
+    if (sweep() != 0) fail("there was something to do");  // and from here on every page is mapped
+    const std::int64_t start = now_ns();
+    sweep();
+    took[0] = static_cast<double>(now_ns() - start) / 1e6;
+  }));
+  return took[0];
+}
+
+void scan_case() {
+  const std::vector<std::uint32_t> counts{10, 1'000, size(25'000), size(250'000)};
+  std::vector<std::unique_ptr<Made>> segments;
+  std::vector<pid_t> holders;
+  Growth growth("a reaper's look at what is held by the living", "ms", "entries in use", 15,
+                {"reap --once", "of that CPU time", "a look of a reaper that runs"});
+  for (const std::uint32_t count : counts) {
+    const std::string name = scratch_name("scan-" + std::to_string(count));
+    segments.push_back(std::make_unique<Made>(name, Sizes{.names = std::max(Sizes{}.names, count)}));
+    holders.push_back(holding(name, shuffled(count, 4)));
+    growth.at(count, [name] {
+      const Spent once = spent_by({SHMCOORD_TOOL_PATH, "-s", name, "reap", "--once"});
+      return std::vector<double>{once.wall_ms, once.cpu_ms, sweep_ms(name)};
+    });
+  }
+  growth.run();
+  for (const pid_t holder : holders) end_child(holder);
+}
+const Register scan_is_a_case{"scan", "reap --once among 250,000 entries in use, and a look of a reaper that runs",
+                              scan_case};
 
 // --- e: what a dead session held -------------------------------------------------------------------------------------
 
