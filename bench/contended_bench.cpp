@@ -84,7 +84,7 @@ Round contend(LockPeer& peer, const Rules& rules) {
     pids.push_back(child([&, p] { compete(peer, rules, contest, p, &samples[p * stride]); }));
   }
   while (RealPolicy::load(contest.ready) < rules.processes) ::usleep(100);
-  ::usleep(10'000);
+  ::usleep(options().short_form ? 1'000 : 10'000);
   const std::int64_t began_ns = now_ns();
   peer.unlock();
   ::usleep(static_cast<useconds_t>(rules.seconds * 1e6));

@@ -20,7 +20,7 @@ inline Options& options() {
 /// Rounds of a case that would like so many.
 inline int rounds(int whole) {
   if (options().rounds > 0) return options().rounds;
-  return options().short_form ? std::min(whole, 3) : whole;
+  return options().short_form ? std::min(whole, 2) : whole;
 }
 /// Repetitions within a round, sizes of tables: a tenth in the short form.
 inline int repeats(int whole) { return options().short_form ? std::max(whole / 10, 1) : whole; }
