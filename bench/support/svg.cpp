@@ -10,6 +10,7 @@
 #include <set>
 #include <stdexcept>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "bench/support/svg_canvas.hpp"
@@ -209,7 +210,8 @@ std::string percentile_curves(const Titles& titles, const std::vector<Curve>& cu
       times.include(s.ns);
       if (s.q < 1) most_nines = std::max(most_nines, -std::log10(1 - s.q));
     }
-    std::stable_sort(c.points.begin(), c.points.end(), [](const Share& a, const Share& b) { return a.q < b.q; });
+    std::sort(c.points.begin(), c.points.end(),
+              [](const Share& a, const Share& b) { return std::tie(a.q, a.ns) < std::tie(b.q, b.ns); });
     if (c.points.empty()) continue;
     description = said(description, c.name + ": median " + written(value_at(c.points, 0.5), Unit::nanoseconds) +
                                         ", 99 % within " + written(value_at(c.points, 0.99), Unit::nanoseconds) +
@@ -294,7 +296,8 @@ std::string lines(const Titles& titles, const Axis& x_axis, const Axis& y_axis, 
       ys.include(p.low);
       ys.include(p.high);
     }
-    std::stable_sort(l.points.begin(), l.points.end(), [](const Point& a, const Point& b) { return a.x < b.x; });
+    std::sort(l.points.begin(), l.points.end(),
+              [](const Point& a, const Point& b) { return std::tie(a.x, a.y) < std::tie(b.x, b.y); });
     if (l.points.empty()) continue;
     std::string figures;
     for (const Point& p : l.points) {

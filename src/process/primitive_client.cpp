@@ -158,7 +158,7 @@ Answer PrimitiveClient::acquire(const Request& request, std::int64_t deadline_ns
     const std::uint32_t weight = has ? hold.weight : 0;
     const std::uint64_t token = has && kind_ != engine::Kind::lock ? hold.token : 0;
     lock.unlock();
-    Answer answer = not_held(result);
+    Answer answer = not_held(hold, result);
     answer.weight = weight;
     answer.token = token;
     return answer;
@@ -323,9 +323,9 @@ Answer PrimitiveClient::acquire_with(Hold& hold, const Request& request, std::in
       }
       if (r.step == Step::acquired) return now_held(hold, r.seq, around.robbed);
       if (r.step == Step::busy || r.step == Step::impossible) {
-        return not_held(AcquireResult::busy, r.step == Step::impossible);
+        return not_held(hold, AcquireResult::busy, r.step == Step::impossible);
       }
-      if (r.step == Step::deadlock) return not_held(AcquireResult::deadlock);
+      if (r.step == Step::deadlock) return not_held(hold, AcquireResult::deadlock);
       if (r.step == Step::closed) {
         attach_again(hold);
         continue;
@@ -341,7 +341,7 @@ Answer PrimitiveClient::acquire_with(Hold& hold, const Request& request, std::in
     (void)hold.ops.finish_now();  // an entry of wait_fd() may be acquired and not finished
     const bool waits = hold.ops.status(hold.entry).phase == engine::Phase::waiting;
     if (deadline_ns == try_once && waits && !around.deadlocked()) {
-      return not_held(AcquireResult::busy);  // it keeps its place in the queue
+      return not_held(hold, AcquireResult::busy);  // it keeps its place in the queue
     }
     engine::Entry& entry = view().entry(hold.entry);
     engine::WaitEnd end{};
@@ -373,16 +373,16 @@ Answer PrimitiveClient::acquire_with(Hold& hold, const Request& request, std::in
       if (end == engine::WaitEnd::granted) continue;
     }
     switch (end) {
-      case engine::WaitEnd::impossible: return not_held(AcquireResult::busy, true);
+      case engine::WaitEnd::impossible: return not_held(hold, AcquireResult::busy, true);
       case engine::WaitEnd::deadlock: {
-        Answer answer = not_held(AcquireResult::deadlock);
+        Answer answer = not_held(hold, AcquireResult::deadlock);
         answer.circle = participant_->deadlocks()->take(hold.entry);
         const std::scoped_lock lock(mutex_);
         if (hold.fd >= 0) finish_hold(hold);
         return answer;
       }
-      case engine::WaitEnd::timed_out: return not_held(AcquireResult::timed_out);
-      case engine::WaitEnd::stopped: return not_held(AcquireResult::cancelled);
+      case engine::WaitEnd::timed_out: return not_held(hold, AcquireResult::timed_out);
+      case engine::WaitEnd::stopped: return not_held(hold, AcquireResult::cancelled);
       case engine::WaitEnd::granted:
       case engine::WaitEnd::closed:
       case engine::WaitEnd::unusable: participant_->require_usable(); fail(Step::closed);
@@ -459,8 +459,10 @@ Answer PrimitiveClient::now_held(Hold& hold, std::uint64_t token, bool robbed) {
   return outcome;
 }
 
-Answer PrimitiveClient::not_held(AcquireResult result, bool impossible) {
-  Answer answer{{result, 0, std::nullopt, kind_ == engine::Kind::lock ? holder() : std::nullopt}};
+Answer PrimitiveClient::not_held(const Hold& hold, AcquireResult result, bool impossible) {
+  // Whoever calls lock() or try_lock() cannot be told who has it.
+  const bool tell = kind_ == engine::Kind::lock && !hold.implicit;
+  Answer answer{{result, 0, std::nullopt, tell ? holder() : std::nullopt}};
   answer.available = amounts().available();
   answer.impossible = impossible;
   return answer;

@@ -286,7 +286,7 @@ class PrimitiveClient {
   void prepare(Hold& hold, const Request& request, bool timed);
   void require_segment(const Hold& hold, std::uint64_t token);
   Answer now_held(Hold& hold, std::uint64_t token, bool robbed);
-  Answer not_held(AcquireResult result, bool impossible = false);
+  Answer not_held(const Hold& hold, AcquireResult result, bool impossible = false);
   std::optional<Answer> extend(Hold& hold, const Request& request);
   engine::Result beat(const Ops& ops, engine::EntryIndex entry, std::uint64_t token,
                       std::optional<std::chrono::nanoseconds> ttl);

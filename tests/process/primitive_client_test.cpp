@@ -20,6 +20,13 @@ namespace {
 
 using test::OwnSegment;
 
+/// Is the last one in the queue past its spinning?
+bool somebody_sleeps(const PrimitiveClient& client) {
+  const auto ops = client.ops();
+  const engine::EntryIndex tail = ops.load().tail;
+  return tail != engine::nil_entry && engine::RealPolicy::load(ops.view().entry(tail).wake) == engine::wake_parked;
+}
+
 // There is room for one name, so each of the two is given up for the other all the time. Both threads are of one
 // session: whoever ends its turn at the names wakes the other one right then.
 TEST(PrimitiveClient, AHandleIsNotMadeOfARecordThatIsAnotherNamesByNow) {
@@ -102,7 +109,7 @@ TEST(PrimitiveClient, TheRestOfADeadSessionIsBuriedToo) {
   const std::int64_t ready = holder.wait_ready();
   ASSERT_GT(ready, 0);
   std::thread killer([&] {
-    EXPECT_TRUE(test::eventually([&] { return wanted.ops().load().tail != engine::nil_entry; }));
+    EXPECT_TRUE(test::eventually([&] { return somebody_sleeps(wanted); }));
     holder.kill(SIGKILL);
   });
   const Answer got = wanted.acquire(request, no_deadline);
@@ -137,11 +144,7 @@ TEST(PrimitiveClient, NoHoldBeginsInAFileThatWasDeletedMeanwhile) {
       error = e.errc();
     }
   });
-  EXPECT_TRUE(test::eventually([&] {
-    const engine::EntryIndex tail = held.ops().load().tail;
-    if (tail == engine::nil_entry) return false;
-    return engine::RealPolicy::load(segment.mapping()->view().entry(tail).wake) == engine::wake_parked;
-  }));
+  EXPECT_TRUE(test::eventually([&] { return somebody_sleeps(held); }));
   ::unlink(segment.mapping()->path().c_str());
   EXPECT_EQ(held.release("a").result, ReleaseResult::released);
   waiting.join();
