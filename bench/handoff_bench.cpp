@@ -5,12 +5,11 @@
 #include <unistd.h>
 
 #include <array>
-#include <memory>
 #include <string>
 
 #include "bench/support/hand_off.hpp"
 #include "bench/support/peers.hpp"
-#include "process/clock.hpp"
+#include "bench/support/sides.hpp"
 
 // From one process to another one that waits: asleep in the kernel, or spinning.
 
@@ -18,56 +17,20 @@ namespace shmcoord::bench {
 namespace {
 
 using engine::RealPolicy;
-using engine::WaitOn;
 using engine::Word32;
 
 Round lock_hand_offs(const Placement& p, int n, bool parked) {
   return measure_hand_offs(p, 2 * n, [&](HandOffs& h) {
-    const auto participant = std::shared_ptr<process::Participant>(
-        process::Participant::join(detail::Access::mapping(segment()), process::JoinOptions{}));
-    process::PrimitiveClient client(participant, "handoff", {});
-    process::Hold& hold = client.new_implicit();
-    const auto other_waits = [&] {
-      const engine::EntryIndex tail = client.ops().load().tail;
-      if (tail == engine::nil_entry) return false;
-      return !parked || RealPolicy::load(client.ops().view().entry(tail).wake) == engine::wake_parked;
-    };
-    for (int i = 0; i < n; ++i) {
-      hold.spin.pauses = parked ? 0 : 1'000'000;
-      if (!client.acquire_implicit(hold, process::whole_lock, process::no_deadline)) fail("the lock was not got");
-      h.received();
-      if (i + 1 < n) {
-        while (!other_waits()) ::sched_yield();
-        h.about_to_give(parked);
-      }
-      client.unlock_implicit(hold);
-    }
+    if (!lock_side(h, detail::Access::mapping(segment()), n, parked)) fail("the lock was not got");
   });
 }
 
-/// A word that two processes pass to and fro. words = 1: futex; 2: futex_waitv; 0: spinning.
+/// words = 1: futex; 2: futex_waitv; 0: spinning.
 Round bare_hand_offs(const Placement& p, int n, std::size_t words) {
-  struct Words {
-    Word32 turn;
-    alignas(64) Word32 other;
-  };
-  SharedArray<Words> memory(1);
-  Words& w = memory[0];
-  const auto wait = [&](std::uint32_t side) {
-    for (std::uint32_t turn = RealPolicy::load(w.turn); turn != side; turn = RealPolicy::load(w.turn)) {
-      if (words == 0) {
-        RealPolicy::pause();
-        continue;
-      }
-      const WaitOn on[] = {{&w.turn, turn}, {&w.other, 0}};
-      RealPolicy::wait({on, words}, now_ns() + 1'000'000'000);
-    }
-  };
-  const auto ring = [&](std::uint32_t side) {
-    RealPolicy::store(w.turn, 1 - side);
-    if (words != 0) RealPolicy::wake(w.turn, 1);
-  };
-  return ping_pong(p, n, words != 0, {wait, ring});
+  SharedArray<BareWords> memory(1);
+  const BareBell bell(memory[0], words);
+  return ping_pong(p, n, words != 0,
+                   {[&](std::uint32_t side) { bell.wait(side); }, [&](std::uint32_t side) { bell.ring(side); }});
 }
 
 Round semaphore_hand_offs(const Placement& p, int n) {

@@ -1,3 +1,5 @@
+#include "bench/support/kill.hpp"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -9,7 +11,6 @@
 #include <cstring>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "bench/support/locks.hpp"
 #include "bench/support/peers.hpp"
@@ -55,18 +56,10 @@ double kill_to_next_us(LockPeer& peer, const Burden& burden) {
   });
   while (RealPolicy::load(held) == 0) ::poll(nullptr, 0, 1);
   ::munmap(&held, 4096);
-  std::int64_t killed_ns = 0;
-  std::thread killer([&] {
-    ::poll(nullptr, 0, 5);  // the waiter sleeps by then
-    killed_ns = now_ns();
-    ::kill(holder, SIGKILL);
-  });
-  peer.lock();
-  const std::int64_t got_ns = now_ns();
+  const std::int64_t took_ns = kill_to_next_ns(holder, [&] { peer.lock(); });
   peer.unlock();
-  killer.join();
   ::waitpid(holder, nullptr, 0);
-  return static_cast<double>(got_ns - killed_ns) / 1e3;
+  return static_cast<double>(took_ns) / 1e3;
 }
 
 Comparison::Measure measure(std::shared_ptr<LockPeer> peer, const Burden& burden) {

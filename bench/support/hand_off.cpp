@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "bench/support/options.hpp"
+#include "bench/support/sides.hpp"
 
 namespace shmcoord::bench {
 
@@ -35,8 +36,7 @@ void HandOffs::about_to_give(bool parked) {
     const timespec rest{rest_ns / 1'000'000'000, rest_ns % 1'000'000'000};
     ::nanosleep(&rest, nullptr);
   } else if (parked) {
-    // Long enough to get from the decision to sleep into the kernel.
-    for (const std::int64_t until = now_ns() + 20'000; now_ns() < until;) RealPolicy::pause();
+    let_it_fall_asleep();
   }
   *given_ns_ = now_ns();
 }
@@ -72,19 +72,7 @@ Round measure_hand_offs(const Placement& p, int most, const std::function<void(H
 }
 
 Round ping_pong(const Placement& p, int n, bool parked, const Bell& bell) {
-  return measure_hand_offs(p, 2 * n, [&](HandOffs& h) {
-    for (int i = 0; i < n; ++i) {
-      if (h.side() == 1 || i > 0) {
-        h.about_to_wait();
-        bell.wait(h.side());
-        h.received();
-      }
-      if (h.side() == 1 && i + 1 == n) return;  // nobody waits any more
-      h.await_waiter();
-      h.about_to_give(parked);
-      bell.ring(h.side());
-    }
-  });
+  return measure_hand_offs(p, 2 * n, [&](HandOffs& h) { bell_side(h, n, parked, bell); });
 }
 
 }  // namespace shmcoord::bench

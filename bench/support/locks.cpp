@@ -22,6 +22,7 @@
 #include <boost/interprocess/sync/named_mutex.hpp>
 
 #include "bench/support/peers.hpp"
+#include "bench/support/process_mutex.hpp"
 
 namespace shmcoord::bench {
 namespace {
@@ -120,11 +121,7 @@ class OurPermit final : public Peer<OurPermit> {
 class PthreadMutex final : public Peer<PthreadMutex> {
  public:
   explicit PthreadMutex(bool robust) : Peer(robust ? "robust process-shared mutex" : "process-shared mutex") {
-    pthread_mutexattr_t a;
-    ::pthread_mutexattr_init(&a);
-    ::pthread_mutexattr_setpshared(&a, PTHREAD_PROCESS_SHARED);
-    if (robust) ::pthread_mutexattr_setrobust(&a, PTHREAD_MUTEX_ROBUST);
-    must(::pthread_mutex_init(&mutex_, &a) == 0, "no process-shared mutex can be made");
+    make_process_mutex(mutex_, robust);
   }
   ~PthreadMutex() override { ::munmap(&mutex_, 4096); }
   void lock() override { got(::pthread_mutex_lock(&mutex_)); }

@@ -13,6 +13,7 @@
 #include "bench/support/cases.hpp"
 #include "bench/support/comparison.hpp"
 #include "bench/support/options.hpp"
+#include "bench/support/process_mutex.hpp"
 #include "bench/support/processes.hpp"
 #include "process/face.hpp"
 
@@ -37,11 +38,7 @@ double each_ns(int n, Body&& body) {
 
 inline pthread_mutex_t& robust_mutex() {
   pthread_mutex_t& m = shared<pthread_mutex_t>();
-  pthread_mutexattr_t a;
-  pthread_mutexattr_init(&a);
-  pthread_mutexattr_setpshared(&a, PTHREAD_PROCESS_SHARED);
-  pthread_mutexattr_setrobust(&a, PTHREAD_MUTEX_ROBUST);
-  pthread_mutex_init(&m, &a);
+  make_process_mutex(m, true);
   return m;
 }
 

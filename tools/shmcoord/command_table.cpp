@@ -92,6 +92,9 @@ constexpr std::array remove_options{
         "--force", nullptr,
         "even while anything in it is held or waited for (the holders are told that they lost), or when it is damaged"},
 };
+constexpr std::array bench_options{
+    Option{"--seconds", "N", "for about that long, 1 to 600 (default 10)"},
+};
 constexpr std::array create_options{
     Option{"--mode", "OCTAL", "permissions of the file (default 0600)"},
     Option{"--group", "GROUP", "group of the file: a name or a number"},
@@ -200,6 +203,15 @@ constexpr std::array force_release_more{
     "printed with the result, for the log of whoever calls this; it is not kept in the segment, and nobody else is "
     "told.",
 };
+constexpr std::array bench_more{
+    "In a segment of its own, which is removed at the end. All take their turn in each round, so whatever else the "
+    "machine does hits all alike; a ratio is that of one round, and what is shown is the median of all rounds "
+    "with the 10th and the 90th percentile. `limit` is what the machine can do at best: a bare word without an "
+    "owner, a queue or anything for whoever dies.",
+    "Leave the machine alone meanwhile. A load before it began, or a wide spread, is told, and figures then mean "
+    "little.",
+    "`shmcoord bench --seconds 60 --json >bench.json` for all figures and what the machine is.",
+};
 
 constexpr std::array command_list{
     Command{"run", Words::command, "run a command while holding locks and permits of semaphores", run_options,
@@ -225,6 +237,8 @@ constexpr std::array command_list{
     Command{"reap", Words::none, "clean up after the dead, in the foreground", reap_options, reap},
     Command{"force-release", Words::one, "take a lock or semaphore away from its holders: the operator's last resort",
             force_release_options, force_release, force_release_more},
+    Command{"bench", Words::none, "how fast this machine is: beside flock, mutexes, and what it can do at best",
+            bench_options, bench_command, bench_more},
     Command{"segment create", Words::none, "make the segment", create_options, segment_create},
     Command{"segment list", Words::none, "the segments of this host", {}, segment_list},
     Command{"segment info",

@@ -62,6 +62,7 @@ int sem_resize(const Arguments& arguments);
 int sem_status(const Arguments& arguments);
 int sem_remove(const Arguments& arguments);
 int force_release(const Arguments& arguments);
+int bench_command(const Arguments& arguments);
 int segment_create(const Arguments& arguments);
 int segment_list(const Arguments& arguments);
 int segment_info(const Arguments& arguments);
