@@ -342,7 +342,7 @@ void names_case() {
     return std::make_shared<Churn>(name, names);
   };
   Growth growth(
-      "names", "ns", "names", 21,
+      "a name among many", "ns", "names", 21,
       {"look-up", "removal", "creation", "creation, the second one after a removal", "creation where nothing is free"});
   for (const std::uint32_t names : {1'000U, 10'000U, 100'000U, size(1'000'000)}) {
     const auto some = table("some-", names + names / 21, names);  // a segment cannot have many more than a million

@@ -85,13 +85,13 @@ void Growth::compare_pairs() const {
     std::vector<double> ratios;
     for (std::size_t r = 0; r < many.size(); ++r) ratios.push_back(many[r] / few[r]);
     const Spread ratio = Spread::of(ratios);
-    std::printf("  %s: %llu / %llu = %.2f [%.2f – %.2f]", lines_[0].c_str(), static_cast<unsigned long long>(pair.many),
-                static_cast<unsigned long long>(pair.few), ratio.median, ratio.low, ratio.high);
+    const auto with = [&](std::uint64_t n) { return "with " + std::to_string(n) + " " + of_; };
+    std::printf("  %s: %s / %s = %.2f [%.2f – %.2f]", lines_[0].c_str(), with(pair.many).c_str(),
+                with(pair.few).c_str(), ratio.median, ratio.low, ratio.high);
     if (pair.target > 0) {
       std::printf("  target %.2f: %s", pair.target, ratio.median <= pair.target ? "met" : "MISSED");
     }
     std::printf("\n");
-    const auto with = [&](std::uint64_t n) { return "with " + std::to_string(n) + " " + of_; };
     send({.of_case = current_case(),
           .name = name_ + ": " + lines_[0],
           .unit = unit_,

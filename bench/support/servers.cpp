@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <random>
 #include <sstream>
 #include <stdexcept>
@@ -301,11 +300,6 @@ class EtcdLock final : public ServerLock {
 class EtcdServer final : public Server {
  public:
   EtcdServer() : port_(free_port()), peer_port_(free_port()), folder_(scratch_path("etcd")) {}
-  ~EtcdServer() override {
-    stop();
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
   bool start() {
     const auto url = [](std::uint16_t port) { return "http://127.0.0.1:" + std::to_string(port); };
     const std::string peer = url(peer_port_);
@@ -352,11 +346,8 @@ std::unique_ptr<Server> started() {
 
 }  // namespace
 
-Server::~Server() { stop(); }
-
-void Server::stop() {
+Server::~Server() {
   if (pid_ > 0) end_child(pid_);
-  pid_ = 0;
 }
 
 bool Server::start(const std::vector<std::string>& command, const std::string& package) {
@@ -390,7 +381,8 @@ bool Server::start(const std::vector<std::string>& command, const std::string& p
     }
     ::poll(nullptr, 0, 20);
   }
-  stop();
+  if (pid_ > 0) end_child(pid_);
+  pid_ = 0;
   say("not measured: " + command.front() + ", which did not come up in " + std::to_string(seconds_to_answer) +
       " s: " + problem);
   return false;

@@ -12,7 +12,7 @@
 // they keep in memory. That is the best case for them: elsewhere there is a network and a disk in each round trip.
 //
 // A server runs while its object lives. It is the child of this process and ends with it, whatever ends it; its folder
-// has a scratch name. Its locks have a lease, since a server cannot know who is dead.
+// has a scratch name and goes with the case. Its locks have a lease, since a server cannot know who is dead.
 
 namespace shmcoord::bench {
 
@@ -47,8 +47,6 @@ class Server {
   Server() = default;
   /// False, and says why, if the program is not there or does not answer in time.
   bool start(const std::vector<std::string>& command, const std::string& package);
-  /// Before what it uses is removed.
-  void stop();
   /// Throws while the server does not answer.
   virtual void ask() const = 0;
 

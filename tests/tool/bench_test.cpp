@@ -209,7 +209,8 @@ TEST_F(BenchCommand, InterruptedItLeavesNothing) {
   const std::size_t comparisons = std::thread::hardware_concurrency() > 1 ? 5 : 4;
   for (std::size_t nth = 1; nth <= comparisons; ++nth) {
     SCOPED_TRACE("in comparison " + std::to_string(nth));
-    auto bench = start({"bench", "--seconds", "2"});
+    // The first one would go on for minutes; to the others it has to get.
+    auto bench = start({"bench", "--seconds", nth == 1 ? "600" : "2"});
     ASSERT_TRUE(measures(*bench, nth)) << bench->err();
     const std::vector<std::string> scratch = scratch_of(bench->pid());
     ASSERT_EQ(scratch.size(), 1U);

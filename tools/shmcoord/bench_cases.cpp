@@ -280,7 +280,7 @@ std::string in_path(const std::string& program) {
   std::string_view left = path == nullptr ? "/usr/bin:/bin" : path;
   for (;;) {
     const std::string_view folder = left.substr(0, left.find(':'));
-    const std::string found = std::string(folder.empty() ? "." : folder) + '/' + program;
+    std::string found = std::string(folder.empty() ? "." : folder) + '/' + program;
     if (::access(found.c_str(), X_OK) == 0) return found;
     if (folder.size() == left.size()) return {};
     left.remove_prefix(folder.size() + 1);
@@ -289,6 +289,7 @@ std::string in_path(const std::string& program) {
 
 std::vector<char*> pointers(std::vector<std::string>& words) {
   std::vector<char*> all;
+  all.reserve(words.size() + 1);
   for (std::string& word : words) all.push_back(word.data());
   all.push_back(nullptr);
   return all;
@@ -395,6 +396,7 @@ void measure(const BenchCase& what, const BenchPlace& place, BenchBoard& board, 
     double repetitions;
   };
   std::vector<Turn> turns;
+  turns.reserve(what.subjects.size());
   for (const BenchSubject& s : what.subjects) turns.push_back({s.make(place, board), double(what.repetitions)});
   const auto take = [&](std::size_t i, Histogram& samples) {
     Turn& t = turns[i];

@@ -34,7 +34,7 @@
 namespace shmcoord::tool {
 namespace {
 
-constexpr int tick_ms = 100;
+constexpr long tick_ns = 100'000'000;
 
 unsigned parse_seconds(const Arguments& arguments) {
   unsigned seconds = 10;
@@ -113,7 +113,7 @@ class Bench {
       }
       const double passed_s = static_cast<double>(process::real_clock().now_ns() - started_ns_) / 1e9;
       progress_.show(fmt::format("{:3.0f} % {}", std::min(100.0, 100 * passed_s / seconds_), what.title));
-      const timespec tick{0, tick_ms * 1'000'000};
+      const timespec tick{0, tick_ns};
       const int signal = ::sigtimedwait(&wait_for_, nullptr, &tick);
       if (signal <= 0 || signal == SIGCHLD) continue;
       end_group(pid);
