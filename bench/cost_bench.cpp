@@ -223,6 +223,7 @@ pid_t populate(const std::string& segment, std::uint32_t sessions) {
   const pid_t pid = child([&] {
     const auto mapping = Mapping::open(segment);
     std::vector<std::unique_ptr<Participant>> all;
+    all.reserve(sessions);
     for (std::uint32_t n = 0; n < sessions; ++n) {
       all.push_back(Participant::join(mapping, {.label = "bench", .heartbeat_interval = std::chrono::hours(1)}));
     }
@@ -276,6 +277,7 @@ class Churn {
   double look_up_ns(std::uint32_t count) {
     const engine::NameIndex<RealPolicy> index(me_->mapping().view());
     std::vector<std::string> names;
+    names.reserve(count);
     for (std::uint32_t i = 0; i < count; ++i) names.push_back(name_of(live_[random_() % live_.size()]));
     return each(names, [&](const std::string& name) {
       if (!index.find(name)) fail("a name is not found");
@@ -284,6 +286,7 @@ class Churn {
   /// Any of them.
   double remove_ns(std::uint32_t count) {
     std::vector<std::string> names;
+    names.reserve(count);
     for (std::uint32_t i = 0; i < count; ++i) {
       std::swap(live_[random_() % live_.size()], live_.back());
       names.push_back(name_of(live_.back()));
@@ -310,6 +313,7 @@ class Churn {
   /// As a program does it, which makes room where there is none.
   double use_ns(std::uint32_t count) {
     std::vector<std::string> names;
+    names.reserve(count);
     for (std::uint32_t i = 0; i < count; ++i) names.push_back(name_of(next_++));
     return each(names, [&](const std::string& name) { const PrimitiveClient client(me_, name, {}); });
   }
@@ -430,6 +434,7 @@ void memory_case() {
   for (Room& r : rooms) r = measure_room();
   const auto say = [&](const std::string& what, double Room::*field) {
     std::vector<double> values;
+    values.reserve(rooms.size());
     for (const Room& r : rooms) values.push_back(r.*field);
     report("memory of " + what, "bytes", values, 0);
   };

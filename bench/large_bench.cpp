@@ -218,6 +218,7 @@ void inspect_case() {
   };
   measure("free locks");
   std::vector<pid_t> holders;
+  holders.reserve(counts.size());
   for (std::size_t i = 0; i < counts.size(); ++i) {
     holders.push_back(holding(segments[i]->name(), shuffled(counts[i], 2)));
   }

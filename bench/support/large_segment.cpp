@@ -107,6 +107,7 @@ pid_t holding(const std::string& segment, const std::vector<std::uint32_t>& numb
 
 Spent spent_by(const std::vector<std::string>& command) {
   std::vector<char*> argv;
+  argv.reserve(command.size() + 1);
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;

@@ -83,6 +83,7 @@ void Growth::compare_pairs() const {
     const std::vector<double> few = values(pair.few, 0);
     if (many.empty() || few.empty()) continue;
     std::vector<double> ratios;
+    ratios.reserve(many.size());
     for (std::size_t r = 0; r < many.size(); ++r) ratios.push_back(many[r] / few[r]);
     const Spread ratio = Spread::of(ratios);
     const auto with = [&](std::uint64_t n) { return "with " + std::to_string(n) + " " + of_; };

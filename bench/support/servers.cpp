@@ -127,7 +127,7 @@ class Redis {
     }
     connection_.send(question);
     const std::string line = take_line();
-    const std::string rest = line.substr(1);
+    std::string rest = line.substr(1);
     if (line[0] == '+' || line[0] == ':') return rest;
     if (line[0] != '$') throw std::runtime_error("Redis: " + rest);
     if (rest == "-1") return {};
@@ -325,7 +325,9 @@ std::string program_path(const std::string& name) {
   const char* const path = std::getenv("PATH");
   std::istringstream folders(path == nullptr ? "/usr/bin:/bin" : path);
   for (std::string folder; std::getline(folders, folder, ':');) {
-    std::string file = folder + "/" + name;
+    std::string file = std::move(folder);
+    file += '/';
+    file += name;
     if (::access(file.c_str(), X_OK) == 0) return file;
   }
   return {};
@@ -358,8 +360,10 @@ bool Server::start(const std::vector<std::string>& command, const std::string& p
   }
   pid_ = child([&] {
     const int nowhere = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (nowhere < 0) ::_exit(126);
     for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(nowhere, fd);
     std::vector<char*> words;
+    words.reserve(command.size() + 1);
     for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
     words.push_back(nullptr);
     ::execv(program.c_str(), words.data());
