@@ -158,7 +158,6 @@ class Waiter {
         P::yield();
         continue;
       }
-      slept_ = true;
       const Woken how = P::wait(std::span(words.data(), count), std::min(until, deadline_ns));
       due = how == Woken::timed_out && noticed_ns == 0;
       if (how == Woken::unsupported && P::keeps(Safety::waiter_without_waitv)) {
@@ -169,9 +168,6 @@ class Waiter {
       if (soon) P::store(e_.wake, wake_awake);
     }
   }
-
-  /// Or was it over before?
-  [[nodiscard]] bool slept() const noexcept { return slept_; }
 
   /// For a stop callback of another thread: makes the waiter look again.
   static void interrupt(Entry& e) noexcept { Finisher<P>::call(e); }
@@ -237,7 +233,6 @@ class Waiter {
   EntryIndex i_;
   Entry& e_;
   Surroundings& around_;
-  bool slept_ = false;
 };
 
 }  // namespace shmcoord::engine

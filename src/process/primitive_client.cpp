@@ -51,8 +51,11 @@ struct PrimitiveClient::Around {
       const bool thorough = elapsed_ns == 0 || elapsed_ns > 500'000;
       if (!declare_dead(mapping, slot, id.incarnation, thorough ? Look::thorough : Look::quick)) return false;
       robbed = true;
-      // What is in our way first. If that was all that we waited for, the ring buries the rest, however much it is.
-      bury_before_us(engine::pack_owner({slot, id.incarnation}));
+      // What is in our way first. If that was all that we waited for, the ring buries the rest, however much it is. Not
+      // of a quota: the dead one's share goes before its permits come back.
+      if (RealPolicy::load(hold.ops.record().per_session) == 0) {
+        bury_before_us(engine::pack_owner({slot, id.incarnation}));
+      }
       return is_granted() || process::bury(mapping, slot, id.incarnation);
     } catch (...) {
       return false;  // no memory, a damaged segment: the second look, or somebody else, will do
@@ -345,12 +348,9 @@ Answer PrimitiveClient::acquire_with(Hold& hold, const Request& request, std::in
     }
     engine::Entry& entry = view().entry(hold.entry);
     engine::WaitEnd end{};
-    bool slept = false;
     {
       const std::stop_callback wake(stop, [&entry] { engine::Waiter<RealPolicy, Around>::interrupt(entry); });
-      engine::Waiter<RealPolicy, Around> waiter(hold.ops, hold.entry, around);
-      end = waiter.wait(deadline_ns, hold.spin);
-      slept = waiter.slept();
+      end = engine::Waiter<RealPolicy, Around>(hold.ops, hold.entry, around).wait(deadline_ns, hold.spin);
     }
     std::uint64_t token = 0;
     if (end == engine::WaitEnd::granted) {
@@ -366,7 +366,7 @@ Answer PrimitiveClient::acquire_with(Hold& hold, const Request& request, std::in
     }
     if (token != 0) {
       if (hold.ops.holds(hold.entry, token)) {
-        if (slept) require_segment(hold, token);
+        require_segment(hold, token);
         return now_held(hold, token, around.robbed);
       }
       RealPolicy::store(entry.status, 0);  // granted and lost again before we woke: queue anew
