@@ -154,8 +154,9 @@ std::optional<StatLine> parse_stat(const std::string& text) {
     rest.remove_prefix(field.size());
     if (number == 3) line.state = field.front();
     std::uint64_t* const to = number == 9 ? &line.flags : number == 22 ? &line.start_time : nullptr;
-    const char* const end = field.data() + field.size();
-    if (to != nullptr && std::from_chars(field.data(), end, *to).ptr != end) return std::nullopt;
+    const char* const begin = &field.front();
+    const char* const end = begin + field.size();
+    if (to != nullptr && std::from_chars(begin, end, *to).ptr != end) return std::nullopt;
   }
   return line;
 }
