@@ -191,13 +191,18 @@ ProcessState process_state(pid_t pid, std::uint64_t start_time, std::uint64_t pi
   if (!listed || started == 0) return no_such_process(pid) ? ProcessState::gone : ProcessState::unknown;
   if (start_time != 0 && started != start_time) return ProcessState::gone;
   if (!all) return ProcessState::running;
-  // A task that began to exit makes no new ones; but one may have been made since the list was read.
-  bool nobody_new = true;
-  const bool again = for_each_task(pid, [&](pid_t id, int, const char*) {
-    nobody_new = nobody_new && std::find(exiting.begin(), exiting.end(), id) != exiting.end();
+  // Twice: a task that began to exit makes no new ones, but one may have been made since the list was read, and one
+  // that calls exec() takes over the first one's id.
+  bool still = true;
+  const bool again = for_each_task(pid, [&](pid_t id, int folder, const char* name) {
+    const auto text = read_file(std::string(name) + "/stat", 65536, folder);
+    if (!text) return;  // it is gone
+    const auto line = parse_stat(*text);
+    const bool known = std::find(exiting.begin(), exiting.end(), id) != exiting.end();
+    still = still && known && line && past_its_last_call(*line);
   });
   if (!again) return no_such_process(pid) ? ProcessState::gone : ProcessState::unknown;
-  return nobody_new ? ProcessState::exiting : ProcessState::running;
+  return still ? ProcessState::exiting : ProcessState::running;
 }
 
 Sight sight_of(pid_t pid, std::uint64_t pid_namespace) {
