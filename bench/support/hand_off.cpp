@@ -35,8 +35,8 @@ void HandOffs::about_to_give(bool parked) {
   if (placement_.rested) {
     const timespec rest{rest_ns / 1'000'000'000, rest_ns % 1'000'000'000};
     ::nanosleep(&rest, nullptr);
-  } else if (parked) {
-    let_it_fall_asleep();
+  } else {
+    let_it_wait(parked);
   }
   *given_ns_ = now_ns();
 }

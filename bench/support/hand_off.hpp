@@ -43,7 +43,7 @@ class HandOffs {
       (*took_ns_)[(*count_)++] = static_cast<double>(now_ns() - *given_ns_);
     *given_ns_ = 0;
   }
-  /// Right before giving, when the other one waits. `parked`: give it the time to fall asleep.
+  /// Right before giving, when the other one waits. `parked`: it sleeps, or is about to.
   void about_to_give(bool parked);
   /// For those whose waiters cannot be seen: the waiter says that it is about to, the giver waits for that.
   void about_to_wait() { engine::RealPolicy::store(*waits_, 1); }

@@ -15,18 +15,18 @@
 // kept, is their caller's: `Ends` has
 //   side()                 0 or 1
 //   received()             called after having it
-//   about_to_give(parked)  called right before giving, when the other one waits; parked: it still has to fall asleep
+//   about_to_give(parked)  called right before giving, when the other one waits; parked: it sleeps, or is about to
 //   about_to_wait()        called before waiting, where a waiter cannot be seen
 //   await_waiter()         returns when the other side has called that
 // The time of a hand-off is from about_to_give() here to received() there.
 
 namespace shmcoord::bench {
 
-/// Long enough for the other side to get from its decision to sleep into the kernel.
-inline void let_it_fall_asleep() {
-  for (const std::int64_t until = engine::RealPolicy::now_ns() + 20'000; engine::RealPolicy::now_ns() < until;) {
-    engine::RealPolicy::pause();
-  }
+/// Long enough for the other side to get from its decision to wait into the kernel or, if it spins, into its loop: what
+/// joining a queue costs is no part of a hand-off.
+inline void let_it_wait(bool parked) {
+  const std::int64_t until = engine::RealPolicy::now_ns() + (parked ? 20'000 : 2'000);
+  while (engine::RealPolicy::now_ns() < until) engine::RealPolicy::pause();
 }
 
 /// n turns with a lock of the segment. False: it was not got.

@@ -458,7 +458,8 @@ class ControlOps {
     if (!P::cas(record().control, c, r.next)) return {Step::busy};
     if (r.next.op != core::Op::release && !finish(r.next)) return {Step::corrupt};
     if (r.grantee != nil_entry) {
-      if (P::keeps(Safety::settle_after_grant)) settle();
+      const bool more = r.next.tail != nil_entry && r.next.used < capacity();
+      if (more && P::keeps(Safety::settle_after_grant)) settle();
       if (loss == Loss::none) call_ahead(i);
     }
     return {loss != Loss::none ? Step::reclaimed : Step::released, r.next.seq};

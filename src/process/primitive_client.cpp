@@ -26,6 +26,9 @@ using engine::RealPolicy;
 using engine::Safety;
 using engine::Step;
 
+// Some dozens of hand-offs.
+constexpr std::int64_t long_wait_ns = 1'000'000;
+
 std::int64_t ns(std::chrono::nanoseconds d) { return d.count(); }
 
 }  // namespace
@@ -303,6 +306,7 @@ engine::Result PrimitiveClient::start(Hold& hold, const Request& request, bool q
 Answer PrimitiveClient::acquire_with(Hold& hold, const Request& request, std::int64_t deadline_ns,
                                      const std::stop_token& stop) {
   Around around{*this, hold, request.whole, stop};
+  std::int64_t queued_ns = 0;  // 0 also: before this call
   for (;;) {
     if (hold.state != Hold::State::waiting) {
       prepare(hold, request, deadline_ns == try_once ? hold.timed : deadline_ns != no_deadline);
@@ -334,6 +338,7 @@ Answer PrimitiveClient::acquire_with(Hold& hold, const Request& request, std::in
         continue;
       }
       if (r.step != Step::queued) fail(r.step);
+      if (queued_ns == 0) queued_ns = RealPolicy::now_ns();
       const std::scoped_lock lock(mutex_);
       hold.state = Hold::State::waiting;
     } else if (deadline_ns != no_deadline && deadline_ns != try_once) {
@@ -359,6 +364,9 @@ Answer PrimitiveClient::acquire_with(Hold& hold, const Request& request, std::in
       const engine::Result r = hold.ops.cancel(hold.entry);
       if (r.step == Step::granted) token = r.seq;  // the grant won
     }
+    if (token != 0 && hold.ops.holds(hold.entry, token) && has_segment(queued_ns)) {
+      return now_held(hold, token, around.robbed);
+    }
     {
       const std::scoped_lock lock(mutex_);  // who asks for the place in the queue looks at both
       hold.state = Hold::State::idle;
@@ -366,8 +374,10 @@ Answer PrimitiveClient::acquire_with(Hold& hold, const Request& request, std::in
     }
     if (token != 0) {
       if (hold.ops.holds(hold.entry, token)) {
-        require_segment(hold, token);
-        return now_held(hold, token, around.robbed);
+        (void)hold.ops.release(hold.entry, token);
+        const std::string& path = participant_->mapping().path();
+        throw Error(Errc::segment_gone,
+                    "segment " + path + " was removed or replaced while " + title() + " was waited for");
       }
       RealPolicy::store(entry.status, 0);  // granted and lost again before we woke: queue anew
       if (end == engine::WaitEnd::granted) continue;
@@ -391,14 +401,11 @@ Answer PrimitiveClient::acquire_with(Hold& hold, const Request& request, std::in
 }
 
 // The file of a lock that was waited for may have been deleted, by the holder before for instance: no hold begins where
-// the next users do not look.
-void PrimitiveClient::require_segment(const Hold& hold, std::uint64_t token) {
-  const auto& mapping = participant_->mapping();
-  if (!RealPolicy::keeps(Safety::file_is_the_same)) return;
-  if (mapping.linked()) return;
-  (void)hold.ops.release(hold.entry, token);
-  throw Error(Errc::segment_gone,
-              "segment " + mapping.path() + " was removed or replaced while " + title() + " was waited for");
+// the next users do not look. Who hardly waited is as little asked as who did not wait at all.
+bool PrimitiveClient::has_segment(std::int64_t queued_ns) const noexcept {
+  if (!RealPolicy::keeps(Safety::file_is_the_same)) return true;
+  if (core::age_ns(queued_ns, RealPolicy::now_ns()) < long_wait_ns) return true;
+  return participant_->mapping().linked();
 }
 
 void PrimitiveClient::prepare(Hold& hold, const Request& request, bool timed) {
@@ -447,8 +454,12 @@ Answer PrimitiveClient::now_held(Hold& hold, std::uint64_t token, bool robbed) {
     // From here on the hold is not ours. Its word is finished first, since nobody will finish it for a session that
     // left.
     (void)hold.ops.finish_now();
-    const engine::EntryIndex entry = std::exchange(hold.entry, engine::nil_entry);
-    hold.state = Hold::State::idle;
+    const engine::EntryIndex entry = [&] {
+      const std::scoped_lock lock(mutex_);
+      hold.state = Hold::State::idle;
+      hold.token = token;
+      return std::exchange(hold.entry, engine::nil_entry);
+    }();
     if (!participant_->commit_detached(entry)) throw Error(Errc::session_dead, "the session died while it acquired");
     return outcome;
   }

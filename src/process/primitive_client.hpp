@@ -284,7 +284,7 @@ class PrimitiveClient {
   std::optional<Answer> add_part(const Current& whole, const Request& request, std::int64_t deadline_ns,
                                  const std::stop_token& stop);
   void prepare(Hold& hold, const Request& request, bool timed);
-  void require_segment(const Hold& hold, std::uint64_t token);
+  [[nodiscard]] bool has_segment(std::int64_t queued_ns) const noexcept;
   Answer now_held(Hold& hold, std::uint64_t token, bool robbed);
   Answer not_held(const Hold& hold, AcquireResult result, bool impossible = false);
   std::optional<Answer> extend(Hold& hold, const Request& request);

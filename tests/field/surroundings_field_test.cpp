@@ -196,6 +196,7 @@ TEST_F(SurroundingsTest, NoHoldBeginsInADeletedFile) {
     return false;
   };
   while (!queued()) std::this_thread::sleep_for(1ms);
+  std::this_thread::sleep_for(5ms);  // who waits less than one is not asked
   ASSERT_EQ(::unlink(mapping.path().c_str()), 0);
   std::error_code ec;
   (void)lock.release(me, ec);

@@ -145,6 +145,7 @@ TEST(PrimitiveClient, NoHoldBeginsInAFileThatWasDeletedMeanwhile) {
     }
   });
   EXPECT_TRUE(test::eventually([&] { return somebody_sleeps(held); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));  // who waits less than one is not asked
   ::unlink(segment.mapping()->path().c_str());
   EXPECT_EQ(held.release("a").result, ReleaseResult::released);
   waiting.join();

@@ -146,7 +146,7 @@ class Ends {
     turns_.given_ns = 0;
   }
   void about_to_give(bool parked) {
-    if (parked) bench::let_it_fall_asleep();
+    bench::let_it_wait(parked);
     turns_.given_ns = RealPolicy::now_ns();
   }
   void about_to_wait() { RealPolicy::store(turns_.waits, 1); }
