@@ -37,6 +37,9 @@ void pair_case() {
     const std::string name = peer->name();
     c.peer(name, name.starts_with("robust") ? 0.85 : 0, measure(std::move(peer)));
   }
+  auto floor = bare_wide_word();
+  const std::string floor_name = floor->name();
+  c.peer(floor_name, 0, measure(std::move(floor)));
   c.run();
 }
 const Register pair_is_a_case{"pair", "an uncontended pair beside every other lock", pair_case};

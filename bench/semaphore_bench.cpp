@@ -62,6 +62,8 @@ void permit_case() {
       if (::read(event, &one, sizeof one) < 0 || ::write(event, &one, sizeof one) < 0) fail("an eventfd failed");
     });
   });
+  const std::shared_ptr<LockPeer> floor = bare_wide_word();
+  c.peer(floor->name(), 0, [&] { return floor->pairs(n); });
   c.run();
 }
 const Register permit_is_a_case{"permit", "a permit of a semaphore taken and given back, uncontended", permit_case};

@@ -79,7 +79,13 @@ std::string digits(double value) {
 
 void print_ratio(const char* what, const Spread& ratio, double target) {
   if (ratio.median <= 0) return;
-  std::printf("   %s = %.2f [%.2f – %.2f]", what, ratio.median, ratio.low, ratio.high);
+  const auto text = [](double r) {
+    std::array<char, 32> digits{};
+    std::snprintf(digits.data(), digits.size(), r < 0.095 ? "%.2g" : "%.2f", r);
+    return std::string(digits.data());
+  };
+  std::printf("   %s = %s [%s – %s]", what, text(ratio.median).c_str(), text(ratio.low).c_str(),
+              text(ratio.high).c_str());
   if (target > 0) std::printf("  target %.2f: %s", target, ratio.median <= target ? "met" : "MISSED");
 }
 

@@ -365,6 +365,33 @@ class BareAtomic final : public Peer<BareAtomic> {
   Word32& word_ = shared<Word32>();
 };
 
+// What a lock costs that is one word of 16 bytes and knows since when it is held, and does nothing else.
+class BareWideWord final : public Peer<BareWideWord> {
+ public:
+  BareWideWord() : Peer("two bare CAS of 16 bytes, a coarse clock") {}
+  ~BareWideWord() override { ::munmap(&state_, 4096); }
+  void lock() override {
+    while (!try_lock()) RealPolicy::pause();
+  }
+  void unlock() override {
+    const std::uint64_t seq = RealPolicy::load_seq(state_.word);
+    RealPolicy::cas(state_.word, core::Packed{seq, 1}, core::Packed{seq + 1, 0});
+  }
+  bool try_lock() override {
+    const std::uint64_t seq = RealPolicy::load_seq(state_.word);
+    RealPolicy::store(state_.since_ns, static_cast<std::uint64_t>(RealPolicy::coarse_now_ns()));
+    return RealPolicy::cas(state_.word, core::Packed{seq, 0}, core::Packed{seq + 1, 1});
+  }
+  [[nodiscard]] bool only_spins() const override { return true; }
+
+ private:
+  struct State {
+    engine::Word128 word;
+    alignas(64) engine::Word64 since_ns;
+  };
+  State& state_ = shared<State>();
+};
+
 class TicketLock final : public Peer<TicketLock> {
  public:
   TicketLock() : Peer("FIFO ticket lock, each on its own futex") {}
@@ -410,6 +437,7 @@ class TicketLock final : public Peer<TicketLock> {
 std::unique_ptr<LockPeer> our_lock(const std::string& name) { return std::make_unique<Ours<Lock>>(name); }
 std::unique_ptr<LockPeer> our_shared_lock(const std::string& name) { return std::make_unique<Ours<SharedLock>>(name); }
 std::unique_ptr<LockPeer> our_permit(const std::string& name) { return std::make_unique<OurPermit>(name); }
+std::unique_ptr<LockPeer> bare_wide_word() { return std::make_unique<BareWideWord>(); }
 std::unique_ptr<LockPeer> ticket_lock() { return std::make_unique<TicketLock>(); }
 std::unique_ptr<LockPeer> flock_lock() { return std::make_unique<Flock>(); }
 std::unique_ptr<LockPeer> ofd_lock() { return std::make_unique<Ofd>(); }

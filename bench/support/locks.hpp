@@ -49,6 +49,8 @@ std::unique_ptr<LockPeer> ofd_lock();
 std::unique_ptr<LockPeer> robust_lock();
 /// With SEM_UNDO: what dies gives it back.
 std::unique_ptr<LockPeer> sysv_lock();
+/// The floor of ours: one word of 16 bytes and a coarse clock.
+std::unique_ptr<LockPeer> bare_wide_word();
 /// As fair as ours: FIFO, and each waiter sleeps on a word of its own.
 std::unique_ptr<LockPeer> ticket_lock();
 
