@@ -106,12 +106,13 @@ int run(int argc, char** argv) {
   prepare_library();
   prepare_runner();
   const Ran ran = run_cases(chosen);
+  // Of those that are over, also when the rest was interrupted.
+  if (!json.empty()) write_json(json, ran.results);
+  if (!svg.empty()) draw_pictures(svg, ran.results);
   if (ran.interrupted != 0) {
     std::fprintf(stderr, "shmcoord_bench: interrupted\n");
     return 128 + ran.interrupted;
   }
-  if (!json.empty()) write_json(json, ran.results);
-  if (!svg.empty()) draw_pictures(svg, ran.results);
   return ran.code;
 }
 
@@ -120,7 +121,10 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return shmcoord::bench::run(argc, argv);
+    const int code = shmcoord::bench::run(argc, argv);
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+    std::fprintf(stderr, "shmcoord_bench: standard output cannot be written\n");
+    return code == 0 ? 1 : code;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "shmcoord_bench: %s\n", e.what());
     return 1;

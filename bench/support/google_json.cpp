@@ -29,9 +29,10 @@ Run run_of(const Result& result, const Subject& s, double value, double took_s, 
   run.run_name.function_name = result.of_case + "/" + result.name + "/" + s.name;
   run.repetitions = static_cast<std::int64_t>(s.values.size());
   run.time_unit = time_unit(result.unit);
-  run.cpu_accumulated_time = cpu_s;
   const double unit_s = seconds_in(result.unit);
   run.real_accumulated_time = unit_s > 0 ? value * unit_s : took_s;
+  // Of one operation, as the real time is: in the same proportion as over the whole round.
+  run.cpu_accumulated_time = took_s > 0 ? cpu_s * run.real_accumulated_time / took_s : cpu_s;
   if (unit_s <= 0) {
     run.report_label = result.unit;
     count(run, "value", value);

@@ -65,7 +65,7 @@ class Interrupts {
   int block() {
     sigset_t watched;
     ::sigemptyset(&watched);
-    for (const int s : {SIGINT, SIGTERM, SIGHUP}) {
+    for (const int s : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGALRM, SIGUSR1, SIGUSR2, SIGXCPU}) {
       struct sigaction now {};
       if (::sigaction(s, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) ::sigaddset(&watched, s);
     }
@@ -106,7 +106,7 @@ class Lines {
   } catch (const std::exception& e) {
     fail(c.name + ": " + e.what());
   }
-  std::fflush(stdout);
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) fail(c.name + ": standard output cannot be written");
   ::_exit(0);
 }
 

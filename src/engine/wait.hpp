@@ -42,17 +42,11 @@ enum class WaitEnd : std::uint8_t {
 struct SpinBudget {
   static constexpr std::uint32_t most = 400;  // pauses: about the cost of going to sleep and being woken
   static constexpr std::uint32_t least = 10;
-  static constexpr std::uint32_t shortest_row = 16;
-  static constexpr std::uint32_t longest_row = 128;
-  std::uint32_t pauses = 100;        // 0: never
-  std::uint32_t row = shortest_row;  // of pauses; then others may run who want this CPU
+  static constexpr std::uint32_t in_a_row = 16;  // then others may run who want this CPU
+  std::uint32_t pauses = 100;                    // 0: never
 
   constexpr void learn(bool spin_was_enough) noexcept {
     pauses = spin_was_enough ? std::min(most, pauses + pauses / 4 + 1) : std::max(least, pauses - pauses / 8);
-  }
-  /// A yield costs as much as a hand-off. Where it is what always ends the wait, the holder needed this CPU.
-  constexpr void learn_row(bool yield_ended_it) noexcept {
-    row = yield_ended_it ? std::max(shortest_row, row - row / 4) : std::min(longest_row, row * 2);
   }
 };
 
@@ -188,19 +182,12 @@ class Waiter {
 
   // On one CPU, or with more who wait than CPUs, others have to run for it to be over.
   [[nodiscard]] bool is_over_soon(SpinBudget& spin) const noexcept {
-    std::uint32_t in_row = 0;
     for (std::uint32_t n = 1; n <= spin.pauses; ++n) {
       if (!waiting()) {
         spin.learn(true);
-        if (n > 1) spin.learn_row(in_row == 0);
         return true;
       }
-      if (++in_row < spin.row) {
-        P::pause();
-      } else {
-        in_row = 0;
-        P::yield();
-      }
+      n % SpinBudget::in_a_row == 0 ? P::yield() : P::pause();
     }
     if (spin.pauses != 0) spin.learn(false);
     return false;

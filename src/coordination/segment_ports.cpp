@@ -1,0 +1,86 @@
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "engine/segment_file.hpp"
+#include "process/clock.hpp"
+#include "process/face.hpp"
+#include "process/snapshot.hpp"
+#include "shmcoord/guard_executor.hpp"
+
+// A segment as what conditions ask. It is looked at as `inspect` looks: nothing is created, finished or taken. Who is
+// proven dead holds nothing any more, whether or not somebody has buried it yet: a guard must not wait for the dead.
+
+namespace shmcoord {
+namespace {
+
+using process::GrantView;
+
+bool is_dead(const GrantView& holder) { return holder.life.life == process::Life::dead; }
+
+class SegmentPrimitives final : public GuardPrimitives {
+ public:
+  explicit SegmentPrimitives(std::shared_ptr<engine::Mapping> mapping) : mapping_(std::move(mapping)) {}
+
+  std::optional<Lock> lock(const std::string& name) override {
+    const std::optional<process::LockView> seen = look(name, engine::Kind::lock);
+    if (!seen) return std::nullopt;
+    Lock lock;
+    for (const GrantView& holder : seen->holders) {
+      if (is_dead(holder)) continue;
+      lock.free = false;
+      if (!holder.holder.empty()) lock.holders.push_back(holder.holder);
+    }
+    return lock;
+  }
+
+  std::optional<std::uint32_t> semaphore(const std::string& name) override {
+    const std::optional<process::LockView> seen = look(name, engine::Kind::semaphore);
+    if (!seen) return std::nullopt;
+    std::uint64_t used = 0;
+    for (const GrantView& holder : seen->holders) used += is_dead(holder) ? 0 : holder.weight;
+    return used >= seen->capacity ? 0 : seen->capacity - static_cast<std::uint32_t>(used);
+  }
+
+ private:
+  [[nodiscard]] std::optional<process::LockView> look(const std::string& name, engine::Kind kind) const {
+    process::Picture picture = process::take_picture(*mapping_, process::real_clock().now_ns(), {name});
+    if (picture.locks.empty()) return std::nullopt;
+    process::LockView& seen = picture.locks.front();
+    if (seen.kind != kind) {
+      throw std::runtime_error(kind == engine::Kind::lock ? "it is a semaphore, not a lock"
+                                                          : "it is a lock, not a semaphore");
+    }
+    if (seen.damaged) throw std::runtime_error("it is damaged; `shmcoord segment check` tells more");
+    return std::move(seen);
+  }
+
+  std::shared_ptr<engine::Mapping> mapping_;
+};
+
+class SegmentSessions final : public GuardSessions {
+ public:
+  explicit SegmentSessions(std::shared_ptr<engine::Mapping> mapping) : mapping_(std::move(mapping)) {}
+
+  bool is_alive(const std::string& session, const GuardDeadline& /*deadline*/) override {
+    const process::Snapshot seen =
+        process::take_snapshot(*mapping_, process::real_clock().now_ns(), process::Detail::brief);
+    return std::any_of(seen.sessions.begin(), seen.sessions.end(), [&](const process::SessionView& s) {
+      return s.state == engine::SlotState::alive && s.label == session && s.life.life != process::Life::dead;
+    });
+  }
+
+ private:
+  std::shared_ptr<engine::Mapping> mapping_;
+};
+
+}  // namespace
+
+std::shared_ptr<GuardPrimitives> primitives_of(const Segment& segment) {
+  return std::make_shared<SegmentPrimitives>(detail::Access::mapping(segment));
+}
+std::shared_ptr<GuardSessions> sessions_of(const Segment& segment) {
+  return std::make_shared<SegmentSessions>(detail::Access::mapping(segment));
+}
+
+}  // namespace shmcoord
