@@ -83,7 +83,7 @@ Round contend(LockPeer& peer, const Rules& rules) {
   for (std::size_t p = 0; p < rules.processes; ++p) {
     pids.push_back(child([&, p] { compete(peer, rules, contest, p, &samples[p * stride]); }));
   }
-  while (RealPolicy::load(contest.ready) < rules.processes) ::usleep(100);
+  await(pids, [&] { return RealPolicy::load(contest.ready) == rules.processes; });
   ::usleep(options().short_form ? 1'000 : 10'000);
   const std::int64_t began_ns = now_ns();
   peer.unlock();
@@ -97,7 +97,7 @@ Round contend(LockPeer& peer, const Rules& rules) {
   }
   const auto took_ns = static_cast<double>(now_ns() - began_ns);
   RealPolicy::store(contest.stop, 1);
-  for (const pid_t pid : pids) join(pid);
+  join_all(pids);
   Round round{.value = took_ns / std::max(sum, 1.0)};
   double writes = 0;
   for (std::size_t p = 0; p < rules.processes; ++p) {

@@ -197,7 +197,7 @@ std::vector<double> grant_ns(std::uint32_t waiters, int grants) {
   const std::array pids{child([&] { give(stage, lock, grants, released); }),
                         child([&] { take(stage, lock, grants, granted); }),
                         child([&] { crowd(stage, lock, grants, waiters); })};
-  for (const pid_t pid : pids) join(pid);
+  join_all(pids);
   return {at({granted.begin(), granted.end()}, 0.5), at({released.begin(), released.end()}, 0.5)};
 }
 

@@ -56,7 +56,7 @@ void try_case() {
       RealPolicy::store(held, 1);
       for (;;) ::pause();
     }));
-    while (RealPolicy::load(held) == 0) ::usleep(100);
+    await({&holders.back(), 1}, [&] { return RealPolicy::load(held) != 0; });
     ::munmap(&held, 4096);
     peer->enter();
     const int n = repeats(5'000);
@@ -184,7 +184,7 @@ void idle_case() {
       cpu_us[i] = used_us() - before;
     }));
   }
-  for (const pid_t pid : pids) join(pid);
+  join_all(pids);
   std::int64_t total_us = 0;
   for (const std::int64_t us : cpu_us) total_us += us;
   report(std::to_string(waiters) + " idle waiters for " + std::to_string(static_cast<int>(lasts_s)) + " s, together",

@@ -139,7 +139,7 @@ double kill_to_next_ms(const Contender& one, milliseconds lease) {
     RealPolicy::store(held[0], 1);
     for (;;) ::pause();
   });
-  while (RealPolicy::load(held[0]) == 0) ::usleep(100);
+  await({&holder, 1}, [&] { return RealPolicy::load(held[0]) != 0; });
   std::int64_t killed_ns = 0;
   std::thread killer([&] {
     ::poll(nullptr, 0, 5);  // the waiter waits by then

@@ -66,7 +66,7 @@ Round measure_hand_offs(const Placement& p, int most, const std::function<void(H
       run(h);
     });
   }
-  for (const pid_t pid : pids) join(pid);
+  join_all(pids);
   if (b.count == 0) fail("no hand-off was seen");
   return Round::of({took_ns.begin(), took_ns.begin() + b.count});
 }

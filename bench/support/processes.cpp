@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -77,16 +78,41 @@ pid_t child(const std::function<void()>& body) {
   ::_exit(0);
 }
 
-void join(pid_t pid) {
-  int status = 0;
-  pid_t got = 0;
-  do {
-    got = ::waitpid(pid, &status, 0);
-  } while (got < 0 && errno == EINTR);
-  if (got != pid) fail("a process of the case is gone");
+namespace {
+
+void require_good_end(int status) {
   if (WIFSIGNALED(status)) fail(std::string("a process of the case ended: ") + ::strsignal(WTERMSIG(status)));
   if (WEXITSTATUS(status) != 0) {
     fail("a process of the case ended with exit code " + std::to_string(WEXITSTATUS(status)));
+  }
+}
+
+}  // namespace
+
+void join(pid_t pid) { join_all({&pid, 1}); }
+
+void join_all(std::span<const pid_t> pids) {
+  for (std::size_t left = pids.size(); left > 0;) {
+    int status = 0;
+    const pid_t got = ::waitpid(pids.size() == 1 ? pids[0] : -1, &status, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail("a process of the case is gone");
+    if (std::find(pids.begin(), pids.end(), got) == pids.end()) continue;
+    require_good_end(status);
+    --left;
+  }
+}
+
+void await(std::span<const pid_t> pids, const std::function<bool()>& ready) {
+  while (!ready()) {
+    for (const pid_t pid : pids) {
+      siginfo_t ended{};
+      ::waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOHANG | WNOWAIT);
+      if (ended.si_pid != pid) continue;
+      join(pid);
+      fail("a process of the case ended too soon");
+    }
+    ::usleep(100);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
+#include <span>
 #include <string>
 
 #include "engine/real_policy.hpp"
@@ -59,6 +60,10 @@ class SharedArray {
 pid_t child(const std::function<void()>& body);
 /// Waits for its end, which must be a good one.
 void join(pid_t pid);
+/// Of all, in any order: those that are left may wait for ever for one that was killed.
+void join_all(std::span<const pid_t> pids);
+/// Until `ready()`, which those processes bring about: none of them may end before.
+void await(std::span<const pid_t> pids, const std::function<bool()>& ready);
 /// Kills it and waits for that.
 void end_child(pid_t pid);
 

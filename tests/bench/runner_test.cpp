@@ -210,7 +210,7 @@ TEST_F(Bench, DrawsWhatItMeasured) {
 // --- what goes wrong -------------------------------------------------------------------------------------------------
 
 TEST_F(Bench, LeavesNothingWhenInterrupted) {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGQUIT, SIGUSR1}) {
     const auto run = start_idle();
     run->signal(signal);
     const Finished got = run->wait();
@@ -218,6 +218,44 @@ TEST_F(Bench, LeavesNothingWhenInterrupted) {
     EXPECT_THAT(got.err, HasSubstr("interrupted"));
     EXPECT_THAT(left_by(run->pid()), ::testing::IsEmpty());
     EXPECT_TRUE(crowd_gone());
+  }
+}
+
+TEST_F(Bench, KeepsTheFiguresOfWhatWasOverWhenInterrupted) {
+  const auto run = start_crowd({"--rounds", "2", "--json", file("json"), "pair", "idle"}, 101);
+  run->signal(SIGINT);
+  EXPECT_EQ(run->wait().code(), 128 + SIGINT);
+  const json::value whole = json::parse(read_file(file("json")));
+  EXPECT_FALSE(whole.at("benchmarks").as_array().empty());
+  for (const json::value& one : whole.at("benchmarks").as_array()) {
+    EXPECT_TRUE(one.at("run_name").as_string().starts_with("pair/"));
+    // CPU time of one operation, as the real time.
+    EXPECT_LE(one.at("cpu_time").to_number<double>(), 2 * one.at("real_time").to_number<double>());
+  }
+}
+
+/// The others would wait for it for ever.
+TEST_F(Bench, ACaseOfWhichAProcessIsKilledFails) {
+  for (const char* name : {"parked", "contended", "grant"}) {
+    const auto run = start_crowd({"--rounds", "1000", name}, 3);
+    // The processes of a round are soon gone by themselves.
+    EXPECT_TRUE(eventually([&] {
+      for (const pid_t of_case : children_of(run->pid())) {
+        for (const pid_t pid : children_of(of_case)) ::kill(pid, SIGKILL);
+      }
+      return !run->running();
+    })) << name;
+    const Finished got = run->wait();
+    EXPECT_EQ(got.code(), 1) << name;
+    EXPECT_THAT(got.err, HasSubstr("a process of the case ended: Killed")) << name;
+    EXPECT_THAT(left_by(run->pid()), ::testing::IsEmpty());
+  }
+}
+
+TEST_F(Bench, LostOutputIsAFailure) {
+  for (const char* arguments : {" --list", " --short permit"}) {
+    const int status = ::system((std::string(SHMCOORD_BENCH_PATH) + arguments + " >/dev/full 2>/dev/null").c_str());
+    EXPECT_EQ(WEXITSTATUS(status), 1) << arguments;
   }
 }
 
