@@ -2,11 +2,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -34,12 +37,12 @@ int complain(const std::string& what) {
   return usage_error;
 }
 
-void list() {
-  for (const Case& c : cases()) std::printf("%-12s %s\n", c.name.c_str(), c.shows.c_str());
+void list(const std::vector<Case>& chosen) {
+  for (const Case& c : chosen) std::printf("%-12s %s\n", c.name.c_str(), c.shows.c_str());
 }
 
 /// Those that one of the patterns names; `unknown`: the first pattern that names none.
-std::vector<Case> choose(const std::vector<std::string>& patterns, std::string& unknown) {
+std::vector<Case> choose(const std::vector<std::string>& patterns, std::optional<std::string>& unknown) {
   if (patterns.empty()) return cases();
   const auto names = [](const std::string& pattern, const Case& c) {
     return ::fnmatch(pattern.c_str(), c.name.c_str(), 0) == 0;
@@ -79,27 +82,33 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return complain(e.what());
   }
-  if (only_list) {
-    list();
-    return 0;
-  }
-  std::string unknown;
+  std::optional<std::string> unknown;
   const std::vector<Case> chosen = choose(patterns, unknown);
-  if (!unknown.empty()) {
+  if (unknown) {
     std::string there_are;
     for (const Case& c : cases()) there_are += " " + c.name;
-    return complain("no case '" + unknown + "'; there are:" + there_are);
+    return complain("no case '" + *unknown + "'; there are:" + there_are);
+  }
+  if (only_list) {
+    list(chosen);
+    return 0;
+  }
+  for (const char* name : {"--json", "--svg"}) {
+    if (app.count(name) != 0 && app.get_option(name)->as<std::string>().empty()) {
+      return complain(std::string(name) + " needs the name of what is to be written");
+    }
   }
   // Now, not after an hour of measuring.
   if (!json.empty() && !std::ofstream(json, std::ios::app)) {
-    complain("cannot write " + json);
+    complain("cannot write " + json + ": " + std::strerror(errno));
     return 1;
   }
   if (!svg.empty()) {
     std::error_code failed;
     std::filesystem::create_directories(svg, failed);
-    if (failed || ::access(svg.c_str(), W_OK) != 0) {
-      complain("cannot write into " + svg);
+    if (!failed && ::access(svg.c_str(), W_OK) != 0) failed = {errno, std::generic_category()};
+    if (failed) {
+      complain("cannot write into " + svg + ": " + failed.message());
       return 1;
     }
   }

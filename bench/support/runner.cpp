@@ -101,6 +101,7 @@ class Lines {
 [[noreturn]] void be_the_case(const Case& c, int results, int failed) {
   enter_case(results, failed);
   current_case() = c.name;
+  std::printf("--- %s: %s\n", c.name.c_str(), c.shows.c_str());
   try {
     c.run();
   } catch (const std::exception& e) {

@@ -139,7 +139,7 @@ TEST_F(Bench, ListsItsCasesWithWhatTheyShow) {
 }
 
 TEST_F(Bench, RefusesACaseThatThereIsNotNamingThoseThereAre) {
-  for (const char* wrong : {"pears", "nothing*"}) {
+  for (const char* wrong : {"pears", "nothing*", ""}) {
     const Finished got = run({"--short", "pair", wrong});
     EXPECT_EQ(got.code(), 64);
     EXPECT_EQ(got.out, "");
@@ -150,8 +150,12 @@ TEST_F(Bench, RefusesACaseThatThereIsNotNamingThoseThereAre) {
 }
 
 TEST_F(Bench, RefusesBadOptions) {
-  for (const std::vector<std::string>& wrong :
-       {std::vector<std::string>{"--frobnicate"}, {"--rounds", "0"}, {"--rounds", "many"}, {"--json"}}) {
+  for (const std::vector<std::string>& wrong : {std::vector<std::string>{"--frobnicate"},
+                                                {"--rounds", "0"},
+                                                {"--rounds", "many"},
+                                                {"--json"},
+                                                {"--json", ""},
+                                                {"--svg", ""}}) {
     const Finished got = run(wrong);
     EXPECT_EQ(got.code(), 64) << got.err;
     EXPECT_TRUE(got.err.starts_with("shmcoord_bench: ")) << got.err;
