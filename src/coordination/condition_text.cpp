@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <charconv>
+#include <memory>
 #include <optional>
 
 #include "base/printable.hpp"
@@ -224,8 +225,9 @@ class Reader {
     const bool known = coordination::with_type(name, [&]<class Kind>(Kind kind) {
       if (!take("(")) expected("`(` behind " + std::string(name));
       if constexpr (std::is_same_v<Kind, Not>) {
-        condition = GuardCondition::negation(either(depth + 1));
+        kind.condition = std::make_shared<const GuardCondition>(either(depth + 1));
         if (!take(")")) expected("`)`, `&&` or `||`");
+        condition = std::move(kind);
       } else if constexpr (coordination::is_composite<Kind>) {
         kind.conditions = conditions(depth + 1);
         condition = std::move(kind);

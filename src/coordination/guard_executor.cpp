@@ -204,12 +204,13 @@ GuardPipelines::~GuardPipelines() = default;
 GuardExecutor::GuardExecutor(GuardPorts ports) : ports_(std::make_shared<const GuardPorts>(std::move(ports))) {}
 
 GuardInputs GuardExecutor::gather(const GuardCondition& condition, const Limits& limits) const {
-  std::vector<GuardInput> slow = condition.required_inputs();
   // What answers at once is asked last, so that it is as new as can be when the others took their time.
-  const auto quick_begins =
-      std::stable_partition(slow.begin(), slow.end(), [](const GuardInput& q) { return !answers_at_once(q); });
-  const std::vector<GuardInput> quick(std::make_move_iterator(quick_begins), std::make_move_iterator(slow.end()));
-  slow.erase(quick_begins, slow.end());
+  std::vector<GuardInput> quick;
+  std::vector<GuardInput> slow;
+  std::vector<GuardInput> all = condition.required_inputs();
+  for (GuardInput& q : all) {
+    (answers_at_once(q) ? quick : slow).push_back(std::move(q));
+  }
   GuardInputs inputs;
   if (!slow.empty()) inputs = ask_slow_ones(ports_, std::move(slow), limits);
   for (const GuardInput& q : quick) merge(inputs, answer_or_failure(*ports_, q, {}));
