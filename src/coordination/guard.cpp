@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "coordination/condition_fields.hpp"
-
 namespace shmcoord {
 namespace {
 
@@ -13,25 +11,11 @@ std::string missing(const NeedsInput& needs, const GuardInputs& inputs) {
   return "missing input: " + needs.input.str();
 }
 
-void add_patterns(const GuardCondition& condition, std::vector<std::string>& patterns) {
-  const auto add = [&](const char* pattern) {
-    if (std::find(patterns.begin(), patterns.end(), pattern) == patterns.end()) patterns.emplace_back(pattern);
-  };
-  std::visit(
-      [&]<class Kind>(const Kind& c) {
-        if constexpr (std::is_same_v<Kind, Not>) {
-          if (c.condition != nullptr) add_patterns(*c.condition, patterns);
-        } else if constexpr (coordination::is_composite<Kind>) {
-          for (const GuardCondition& child : c.conditions) add_patterns(child, patterns);
-        } else if constexpr (std::is_same_v<Kind, LockFree> || std::is_same_v<Kind, LockHeld>) {
-          add("lock:*");
-        } else if constexpr (std::is_same_v<Kind, SemaphoreAvailable>) {
-          add("semaphore:*");
-        } else if constexpr (std::is_same_v<Kind, SessionAlive>) {
-          add("session:*");
-        }
-      },
-      condition.kind());
+// Of what sends events.
+const char* pattern_of(GuardInputKind kind) {
+  if (kind == GuardInputKind::lock_state) return "lock:*";
+  if (kind == GuardInputKind::semaphore_state) return "semaphore:*";
+  return kind == GuardInputKind::session_alive ? "session:*" : nullptr;
 }
 
 }  // namespace
@@ -46,7 +30,11 @@ GuardOutcome Guard::evaluate(const GuardInputs& inputs) const {
 
 std::vector<std::string> default_wake_patterns(const GuardCondition& condition) {
   std::vector<std::string> patterns;
-  add_patterns(condition, patterns);
+  for (const GuardInput& input : condition.required_inputs()) {
+    const char* const pattern = pattern_of(input.kind);
+    if (pattern == nullptr || std::find(patterns.begin(), patterns.end(), pattern) != patterns.end()) continue;
+    patterns.emplace_back(pattern);
+  }
   return patterns;
 }
 
