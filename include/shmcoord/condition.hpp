@@ -35,7 +35,7 @@ namespace shmcoord {
 class GuardCondition;
 
 /// Where an issue stands (C-54). Adapters map what their tracker says.
-enum class IssueStatus : std::uint8_t { todo, in_progress, blocked, done, cancelled };
+enum class IssueStatus : std::uint8_t { to_do, in_progress, blocked, done, cancelled };
 
 /// "Todo", "InProgress", "Blocked", "Done", "Cancelled".
 [[nodiscard]] SHMCOORD_EXPORT std::string_view to_string(IssueStatus status) noexcept;
@@ -44,7 +44,7 @@ enum class IssueStatus : std::uint8_t { todo, in_progress, blocked, done, cancel
 
 struct Issue {
   std::string id;
-  IssueStatus status = IssueStatus::todo;
+  IssueStatus status = IssueStatus::to_do;
   std::vector<std::string> labels = {};
   friend bool operator==(const Issue&, const Issue&) = default;
 };

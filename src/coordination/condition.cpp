@@ -316,7 +316,7 @@ bool operator==(const Not& a, const Not& b) {
 
 std::string_view to_string(IssueStatus status) noexcept {
   switch (status) {
-    case IssueStatus::todo: return "Todo";
+    case IssueStatus::to_do: return "Todo";
     case IssueStatus::in_progress: return "InProgress";
     case IssueStatus::blocked: return "Blocked";
     case IssueStatus::done: return "Done";
@@ -326,8 +326,8 @@ std::string_view to_string(IssueStatus status) noexcept {
 }
 
 std::optional<IssueStatus> issue_status_from(std::string_view text) noexcept {
-  for (const IssueStatus status :
-       {IssueStatus::todo, IssueStatus::in_progress, IssueStatus::blocked, IssueStatus::done, IssueStatus::cancelled}) {
+  for (const IssueStatus status : {IssueStatus::to_do, IssueStatus::in_progress, IssueStatus::blocked,
+                                   IssueStatus::done, IssueStatus::cancelled}) {
     if (to_string(status) == text) return status;
   }
   return std::nullopt;

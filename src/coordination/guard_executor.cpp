@@ -21,7 +21,7 @@
 namespace shmcoord {
 namespace {
 
-constexpr std::size_t most_threads = 16;
+constexpr std::size_t most_threads = 16;  // more than a person's condition asks, fewer than a machine would feel
 
 [[noreturn]] void nobody(const char* what) { throw std::runtime_error(std::string("no ") + what + " to ask"); }
 

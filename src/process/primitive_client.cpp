@@ -26,7 +26,7 @@ using engine::RealPolicy;
 using engine::Safety;
 using engine::Step;
 
-// Some dozens of hand-offs.
+// A hundred hand-offs or so, and less than the keeper leaves between two looks at the file.
 constexpr std::int64_t long_wait_ns = 1'000'000;
 
 std::int64_t ns(std::chrono::nanoseconds d) { return d.count(); }

@@ -40,10 +40,10 @@ std::vector<Case> cases() {
   const GuardInputs::Pair contains{"VERSION", "^1\\."};
   const std::vector<Issue> done{{"1", IssueStatus::done, {"urgent"}}, {"2", IssueStatus::done, {"urgent", "x"}}};
   const std::vector<Issue> open{{"1", IssueStatus::done, {"urgent"}},
-                                {"2", IssueStatus::todo, {"urgent"}},
+                                {"2", IssueStatus::to_do, {"urgent"}},
                                 {"3", IssueStatus::blocked, {"urgent"}}};
-  const std::vector<Issue> blocked{{"1", IssueStatus::todo, {"urgent"}}, {"2", IssueStatus::blocked, {"urgent"}}};
-  const std::vector<Issue> free{{"1", IssueStatus::todo, {"urgent"}}, {"2", IssueStatus::blocked, {"other"}}};
+  const std::vector<Issue> blocked{{"1", IssueStatus::to_do, {"urgent"}}, {"2", IssueStatus::blocked, {"urgent"}}};
+  const std::vector<Issue> free{{"1", IssueStatus::to_do, {"urgent"}}, {"2", IssueStatus::blocked, {"other"}}};
   const std::string filter = urgent.str();
   return {
       {"lock_free",
@@ -348,8 +348,8 @@ TEST(IssueFilter, AllGivenPartsMustMatch) {
   EXPECT_FALSE((IssueFilter{.ids = {"6"}}).matches(issue));
   EXPECT_TRUE((IssueFilter{.labels = {"y", "x"}}).matches(issue));
   EXPECT_FALSE((IssueFilter{.labels = {"x", "z"}}).matches(issue));
-  EXPECT_TRUE((IssueFilter{.statuses = {IssueStatus::todo, IssueStatus::blocked}}).matches(issue));
-  EXPECT_FALSE((IssueFilter{.statuses = {IssueStatus::todo}}).matches(issue));
+  EXPECT_TRUE((IssueFilter{.statuses = {IssueStatus::to_do, IssueStatus::blocked}}).matches(issue));
+  EXPECT_FALSE((IssueFilter{.statuses = {IssueStatus::to_do}}).matches(issue));
   EXPECT_TRUE((IssueFilter{{"7"}, {"x"}, {IssueStatus::blocked}}).matches(issue));
   EXPECT_FALSE((IssueFilter{{"7"}, {"z"}, {IssueStatus::blocked}}).matches(issue));
 }
