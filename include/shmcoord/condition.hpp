@@ -227,6 +227,7 @@ struct GuardInputs {
   std::map<Pair, bool> file_contains = {};                     ///< (path, pattern)
   std::map<std::string, bool> sessions = {};                   ///< it lives
   std::map<std::string, bool> custom_checks = {};              ///< by command: it exited with 0
+  std::map<std::string, std::string> command_details = {};     ///< by command: how it ended, told where it failed
   std::map<std::string, PipelineState> pipelines = {};
   /// Why something could not be found out: "no such semaphore", "not a git repository". It is as little known as what
   /// nobody asked for, but the reason is told.

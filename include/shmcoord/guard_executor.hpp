@@ -74,11 +74,18 @@ class SHMCOORD_EXPORT GuardFiles {
                                       const GuardDeadline& deadline) = 0;
 };
 
+/// How a command ended.
+struct CommandResult {
+  bool success = false;     ///< it exited with 0
+  std::string detail = {};  ///< one line for people: "exit code 2: make: No rule to make target 'check'"; may be empty
+  friend bool operator==(const CommandResult&, const CommandResult&) = default;
+};
+
 class SHMCOORD_EXPORT GuardCommands {
  public:
   virtual ~GuardCommands();
-  /// It exited with 0. One that cannot be run, or does not end in time, is a failure.
-  [[nodiscard]] virtual bool succeeds(const std::string& command, const GuardDeadline& deadline) = 0;
+  /// Runs it to its end. One that cannot be run, or does not end in time, throws: it neither succeeded nor failed.
+  [[nodiscard]] virtual CommandResult run(const std::string& command, const GuardDeadline& deadline) = 0;
 };
 
 class SHMCOORD_EXPORT GuardPipelines {

@@ -170,8 +170,10 @@ struct Judge {
     const bool* const success = known(in.custom_checks, c.command);
     if (success == nullptr) return {};
     return passed_if(*success == c.expect_success, [&] {
-      return (c.description ? *c.description : "command " + quoted(c.command)) +
-             (c.expect_success ? ": failed" : ": succeeded, and should fail");
+      const std::string what = c.description ? base::printable(*c.description) + ":" : "command " + quoted(c.command);
+      if (!c.expect_success) return what + " succeeded, and should fail";
+      const std::string* const detail = known(in.command_details, c.command);
+      return what + " failed" + (detail == nullptr ? "" : ": " + base::shortened(*detail, 500));
     });
   }
 

@@ -69,9 +69,12 @@ GuardInputs answer(const GuardPorts& ports, const GuardInput& q, const GuardDead
     case session_alive:
       in.sessions[q.subject] = present(ports.sessions, "sessions").is_alive(q.subject, deadline);
       return in;
-    case custom_check:
-      in.custom_checks[q.subject] = present(ports.commands, "commands").succeeds(q.subject, deadline);
+    case custom_check: {
+      CommandResult result = present(ports.commands, "commands").run(q.subject, deadline);
+      in.custom_checks[q.subject] = result.success;
+      if (!result.detail.empty()) in.command_details[q.subject] = std::move(result.detail);
       return in;
+    }
     case pipeline_state:
       in.pipelines[q.subject] = present(ports.pipelines, "pipelines").state(q.subject, deadline);
       return in;
@@ -104,6 +107,7 @@ void merge(GuardInputs& into, GuardInputs&& from) {
   into.file_contains.merge(from.file_contains);
   into.sessions.merge(from.sessions);
   into.custom_checks.merge(from.custom_checks);
+  into.command_details.merge(from.command_details);
   into.pipelines.merge(from.pipelines);
   into.failures.merge(from.failures);
 }

@@ -159,7 +159,7 @@ std::vector<Case> cases() {
        {Kind::custom_check, "make test"},
        with(&GuardInputs::custom_checks, "make test", true),
        with(&GuardInputs::custom_checks, "make test", false),
-       "command 'make test': failed"},
+       "command 'make test' failed"},
       {"command that should fail",
        C::command("grep -r XYZ .", false, "no XYZ is left"),
        {Kind::custom_check, "grep -r XYZ ."},
@@ -187,6 +187,20 @@ TEST(Condition, EachKindPassesFailsWithAReasonAndSaysWhatItNeeds) {
     EXPECT_FALSE(c.needs.str().empty());
   }
   EXPECT_EQ(seen.size() + 3, std::variant_size_v<C::Variant>);  // and the composites
+}
+
+TEST(Condition, ACommandThatFailedTellsHow) {
+  GuardInputs inputs;
+  inputs.custom_checks["make"] = false;
+  inputs.command_details["make"] = "exit code 2:\nno rule";
+  EXPECT_EQ(C::command("make").evaluate(inputs),
+            ConditionResult(ConditionFailed{"command 'make' failed: exit code 2:\\nno rule"}));
+  EXPECT_EQ(C::command("make", true, "it\nbuilds").evaluate(inputs),
+            ConditionResult(ConditionFailed{"it\\nbuilds: failed: exit code 2:\\nno rule"}));
+  EXPECT_EQ(C::command("make", false).evaluate(inputs), ConditionResult(ConditionPassed{}));
+  inputs.custom_checks["make"] = true;
+  EXPECT_EQ(C::command("make", false).evaluate(inputs),
+            ConditionResult(ConditionFailed{"command 'make' succeeded, and should fail"}));
 }
 
 // --- composites, over all combinations of three children -----------------------------------------------------------

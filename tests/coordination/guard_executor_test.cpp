@@ -2,13 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <condition_variable>
-#include <mutex>
-#include <stdexcept>
 #include <thread>
 
 #include "process/snapshot.hpp"
+#include "shmcoord/testing.hpp"
 #include "support/face_fixture.hpp"
 
 namespace shmcoord {
@@ -17,63 +14,8 @@ namespace {
 using namespace std::chrono_literals;
 using C = GuardCondition;
 
-// Each port as a test wants it: what it answers, and how many wait in it at once.
-struct FakeRepository final : GuardRepository {
-  bool branch_exists(const std::string& branch, const GuardDeadline& deadline) override {
-    std::unique_lock lock(mutex);
-    ++inside;
-    most_inside = std::max(most_inside, inside);
-    changed.notify_all();
-    if (branch.starts_with("hangs")) changed.wait(lock, deadline.stop, [] { return false; });
-    if (branch.starts_with("deaf")) changed.wait(lock, [&] { return let_go; });
-    if (branch.starts_with("meets")) changed.wait(lock, deadline.stop, [&] { return most_inside >= wanted; });
-    --inside;
-    changed.notify_all();
-    if (branch == "throws") throw std::runtime_error("not a git repository");
-    if (branch == "throws-anything") throw 7;
-    return branch != "absent";
-  }
-  bool is_clean(const std::string& branch, const GuardDeadline&) override { return branch == "clean"; }
-  bool is_merged(const std::string& branch, const std::string& into, const GuardDeadline&) override {
-    return branch == "fix" && into == "main";
-  }
-
-  std::mutex mutex;
-  std::condition_variable_any changed;
-  int inside = 0;
-  int most_inside = 0;
-  int wanted = 0;
-  bool let_go = false;
-};
-
-struct FakeRest final : GuardSessions, GuardIssues, GuardFiles, GuardCommands, GuardPipelines, GuardPrimitives {
-  bool is_alive(const std::string& session, const GuardDeadline&) override { return session == "builder"; }
-  IssueStatus status(const std::string&, const GuardDeadline&) override { return IssueStatus::done; }
-  std::vector<Issue> issues(const IssueFilter& filter, const GuardDeadline&) override {
-    return {{"7", IssueStatus::blocked, filter.labels}};
-  }
-  bool exists(const std::string& path, const GuardDeadline&) override { return path == "there"; }
-  bool contains(const std::string&, const std::string& pattern, const GuardDeadline&) override {
-    return pattern == "x";
-  }
-  bool succeeds(const std::string& command, const GuardDeadline&) override { return command == "true"; }
-  PipelineState state(const std::string& pipeline, const GuardDeadline&) override {
-    return {"test", pipeline == "over"};
-  }
-  std::optional<Lock> lock(const std::string& name) override {
-    if (name == "unknown") return std::nullopt;
-    return Lock{name == "free", {"me"}};
-  }
-  std::optional<std::uint32_t> semaphore(const std::string& name) override {
-    if (name == "unknown") return std::nullopt;
-    return 2;
-  }
-};
-
-struct Fakes {
-  std::shared_ptr<FakeRepository> repository = std::make_shared<FakeRepository>();
-  std::shared_ptr<FakeRest> rest = std::make_shared<FakeRest>();
-  GuardExecutor executor{{rest, rest, repository, rest, rest, rest, rest}};
+struct Fakes : testing::FakePorts {
+  GuardExecutor executor{ports()};
 
   bool passes(const C& condition) const {
     return executor.evaluate(condition, {}) == ConditionResult(ConditionPassed{});
@@ -87,9 +29,16 @@ struct Fakes {
 
 TEST(GuardExecutor, AsksEachPortForItsOwn) {
   const Fakes f;
+  f.primitives->free_lock("free").held_lock("held", {"me"}).free_permits("s", 2);
+  f.issues->issue("7", IssueStatus::blocked, {"x"}).issue("8", IssueStatus::done);
+  f.repository->branch("x").branch("clean").merged("fix", "main");
+  f.files->file("there", {"x"});
+  f.sessions->alive("builder");
+  f.pipelines->pipeline("p", "test").pipeline("over", "", true);
+  f.commands->command("true", true).command("false", false);
   for (const C& c :
        {C::lock_free("free"), C::lock_held("held"), C::lock_held("held", "me"), C::semaphore_available("s", 2),
-        C::no_blocked_issues({.labels = {"x"}}), C::issue_status("7", IssueStatus::done), C::branch_exists("x"),
+        C::no_blocked_issues({.labels = {"x"}}), C::issue_status("8", IssueStatus::done), C::branch_exists("x"),
         C::branch_not_exists("absent"), C::branch_clean("clean"), C::branch_merged("fix", "main"),
         C::file_exists("there"), C::file_not_exists("x"), C::file_contains("there", "x"), C::session_alive("builder"),
         C::pipeline_in_phase("p", "test"), C::pipeline_complete("over"), C::command("true"),
@@ -114,6 +63,9 @@ TEST(GuardExecutor, AnUnknownLockIsFreeAndAnUnknownSemaphoreIsAFailure) {
 
 TEST(GuardExecutor, APortThatThrowsIsAFailureWithItsReason) {
   const Fakes f;
+  f.repository->fails("throws", "not a git repository");
+  f.repository->fails("throws-anything", std::nullopt);
+  f.files->file("there");
   EXPECT_EQ(f.reason(C::branch_not_exists("throws")),
             "whether branch 'throws' exists is not known: not a git repository");
   EXPECT_EQ(f.reason(C::branch_exists("throws-anything")),
@@ -127,60 +79,85 @@ TEST(GuardExecutor, APortThatThrowsIsAFailureWithItsReason) {
   EXPECT_EQ(inputs.failures.at({GuardInputKind::branch_exists, "c"}), "no repository to ask");
 }
 
+TEST(GuardExecutor, ACommandThatFailedTellsHow) {
+  const Fakes f;
+  f.commands->command("make", false, "exit code 2: no rule").command("test", false);
+  EXPECT_EQ(f.reason(C::command("make")), "command 'make' failed: exit code 2: no rule");
+  EXPECT_EQ(f.reason(C::command("test") && C::command("make")), "command 'test' failed");
+  EXPECT_EQ(f.reason(C::command("none", false)), "how command 'none' ends is not known: it cannot be run");
+}
+
 // All are in the port at the same time, or this would not come to an end.
 TEST(GuardExecutor, SlowOnesAreAskedSideBySide) {
-  Fakes f;
-  f.repository->wanted = 8;
+  const Fakes f;
   std::vector<C> all;
-  for (int n = 0; n < 8; ++n) all.push_back(C::branch_exists("meets-" + std::to_string(n)));
+  for (int n = 0; n < 8; ++n) {
+    const std::string name = "b" + std::to_string(n);
+    f.repository->branch(name).hangs(name);
+    all.push_back(C::branch_exists(name));
+  }
+  std::thread helper([&] {
+    f.repository->await_hanging(8);
+    f.repository->let_go();
+  });
   EXPECT_TRUE(f.passes(C::all(all)));
-  EXPECT_EQ(f.repository->most_inside, 8);
+  helper.join();
 }
 
 TEST(GuardExecutor, ManyAreAskedByFewThreads) {
-  Fakes f;
+  const Fakes f;
   std::vector<C> all;
-  for (int n = 0; n < 500; ++n) all.push_back(C::branch_exists("b" + std::to_string(n)));
+  for (int n = 0; n < 500; ++n) {
+    const std::string name = "b" + std::to_string(n);
+    f.repository->branch(name).hangs(name);
+    all.push_back(C::branch_exists(name));
+  }
+  std::thread helper([&] {
+    f.repository->await_hanging(16);
+    f.repository->let_go();
+  });
   EXPECT_TRUE(f.passes(C::all(all)));
-  EXPECT_LE(f.repository->most_inside, 16);
+  helper.join();
+  EXPECT_EQ(f.repository->most_at_once(), 16U);
+  EXPECT_EQ(f.repository->asked(), 500U);
+  EXPECT_EQ(f.repository->asked("b7"), 1U);
 }
 
 TEST(GuardExecutor, WhoHangsCostsNoMoreThanTheDeadline) {
   const Fakes f;
+  f.repository->branch("hangs").hangs("hangs");
+  f.files->file("there");
   const auto began = std::chrono::steady_clock::now();
   EXPECT_EQ(f.reason(C::branch_exists("hangs") && C::file_exists("there"), {.timeout = 50ms, .stop = {}}),
             "whether branch 'hangs' exists is not known: no answer in time");
   EXPECT_GE(std::chrono::steady_clock::now() - began, 50ms);
   // What answered is known all the same.
   EXPECT_EQ(f.reason(C::branch_exists("hangs") || C::file_exists("there"), {.timeout = 500ms, .stop = {}}), "passed");
-  // Whoever heeds the deadline is told, and comes back.
-  std::unique_lock lock(f.repository->mutex);
-  f.repository->changed.wait(lock, [&] { return f.repository->inside == 0; });
+  f.repository->await_hanging(0);  // whoever heeds the deadline is told, and comes back
 }
 
 TEST(GuardExecutor, WhoDoesNotHeedTheDeadlineIsLeftBehind) {
   const Fakes f;
+  f.repository->hangs("deaf", testing::Fake::Heeds::nothing);
   EXPECT_EQ(f.reason(C::branch_exists("deaf"), {.timeout = 20ms, .stop = {}}),
             "whether branch 'deaf' exists is not known: no answer in time");
-  std::unique_lock lock(f.repository->mutex);
-  EXPECT_EQ(f.repository->inside, 1);
-  f.repository->let_go = true;
-  f.repository->changed.notify_all();
-  f.repository->changed.wait(lock, [&] { return f.repository->inside == 0; });
+  f.repository->await_hanging(1);
+  f.repository->let_go();
+  f.repository->await_hanging(0);
 }
 
 TEST(GuardExecutor, AStopEndsIt) {
   const Fakes f;
+  f.repository->hangs("hangs");
   std::stop_source stop;
   std::thread stopper([&] {
-    std::unique_lock lock(f.repository->mutex);
-    f.repository->changed.wait(lock, [&] { return f.repository->inside == 1; });
-    lock.unlock();
+    f.repository->await_hanging(1);
     stop.request_stop();
   });
   EXPECT_EQ(f.reason(C::branch_exists("hangs"), {.timeout = 1h, .stop = stop.get_token()}),
             "whether branch 'hangs' exists is not known: asking was stopped");
   stopper.join();
+  f.repository->await_hanging(0);
 }
 
 // --- a segment -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,204 @@
+#include "shmcoord/issue_list.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <boost/json.hpp>
+
+#include "base/printable.hpp"
+
+// The export of a tracker, read.
+//
+// Problem: every tracker has words of its own, and exports more than conditions ask for; but an issue that is left out,
+// or is there twice, would open a guard that should be closed. So what is not known about an issue is passed over, what
+// is needed must be there, and a status of no known meaning is InProgress, which no condition takes for done, and is
+// reported. It stands here and not beside the adapters because of Boost.JSON: the library has one copy of it, hidden,
+// and a component that is linked into programs must not bring another.
+
+namespace shmcoord {
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::size_t most_warnings = 20;
+
+[[noreturn]] void fail(const std::string& what) { throw Error(Errc::invalid_argument, what); }
+[[noreturn]] void fail(const std::string& path, const std::string& what) { fail(path + ": " + what); }
+
+std::string shown(const json::value& value) {
+  const bool large = value.is_object() || value.is_array();
+  return large ? (value.is_object() ? "an object" : "an array") : base::shortened(json::serialize(value), 60);
+}
+
+// Small letters only, without what trackers write differently between the parts of a word. Longer than any: empty.
+struct PlainWord {
+  std::array<char, 16> letters{};
+  std::size_t size = 0;
+
+  explicit PlainWord(std::string_view text) noexcept {
+    for (const char c : text) {
+      if (c == ' ' || c == '-' || c == '_' || c == '\'') continue;
+      if (size == letters.size()) {
+        size = 0;
+        return;
+      }
+      letters[size++] = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    }
+  }
+  [[nodiscard]] std::string_view view() const noexcept { return {letters.data(), size}; }
+};
+
+struct Synonym {
+  std::string_view word;
+  IssueStatus status;
+};
+
+constexpr std::array synonyms{
+    Synonym{"open", IssueStatus::to_do},          Synonym{"opened", IssueStatus::to_do},
+    Synonym{"reopened", IssueStatus::to_do},      Synonym{"backlog", IssueStatus::to_do},
+    Synonym{"new", IssueStatus::to_do},           Synonym{"ready", IssueStatus::to_do},
+    Synonym{"unstarted", IssueStatus::to_do},     Synonym{"planned", IssueStatus::to_do},
+    Synonym{"doing", IssueStatus::in_progress},   Synonym{"started", IssueStatus::in_progress},
+    Synonym{"active", IssueStatus::in_progress},  Synonym{"wip", IssueStatus::in_progress},
+    Synonym{"review", IssueStatus::in_progress},  Synonym{"inreview", IssueStatus::in_progress},
+    Synonym{"onhold", IssueStatus::blocked},      Synonym{"waiting", IssueStatus::blocked},
+    Synonym{"closed", IssueStatus::done},         Synonym{"resolved", IssueStatus::done},
+    Synonym{"completed", IssueStatus::done},      Synonym{"complete", IssueStatus::done},
+    Synonym{"fixed", IssueStatus::done},          Synonym{"finished", IssueStatus::done},
+    Synonym{"canceled", IssueStatus::cancelled},  Synonym{"wontfix", IssueStatus::cancelled},
+    Synonym{"wontdo", IssueStatus::cancelled},    Synonym{"notplanned", IssueStatus::cancelled},
+    Synonym{"duplicate", IssueStatus::cancelled}, Synonym{"invalid", IssueStatus::cancelled},
+    Synonym{"rejected", IssueStatus::cancelled},  Synonym{"abandoned", IssueStatus::cancelled},
+};
+
+json::value parsed(std::string_view text) {
+  json::parse_options options;
+  options.max_depth = 64;
+  json::stream_parser parser({}, options);
+  json::error_code error;
+  const std::size_t read = parser.write_some(text.data(), text.size(), error);
+  if (!error && read < text.size()) error = json::error::extra_data;
+  if (!error) parser.finish(error);
+  if (error) {
+    const std::string_view before = text.substr(0, read);
+    const std::size_t line = before.rfind('\n');
+    const std::size_t column = line == std::string_view::npos ? read : read - line - 1;
+    fail("this is no JSON: " + error.message() + " at line " +
+         std::to_string(std::count(before.begin(), before.end(), '\n') + 1) + ", column " + std::to_string(column + 1));
+  }
+  return parser.release();
+}
+
+class Reader {
+ public:
+  IssueList read(const json::value& root) {
+    std::string path = "$";
+    const json::value* list = &root;
+    if (const json::object* const object = root.if_object()) {
+      path = "$.issues";
+      list = object->if_contains("issues");
+      if (list == nullptr) fail("$", "expected an array of issues, or an object with \"issues\"");
+    }
+    if (!list->is_array()) fail(path, "expected an array of issues, found " + shown(*list));
+    std::size_t index = 0;
+    for (const json::value& issue : list->get_array()) add(issue, path + '[' + std::to_string(index++) + ']');
+    report();
+    return std::move(list_);
+  }
+
+ private:
+  struct Unknown {
+    std::string first;  // id of the first issue with it
+    std::size_t count = 0;
+  };
+
+  void add(const json::value& value, const std::string& path) {
+    const json::object* const object = value.if_object();
+    if (object == nullptr) fail(path, "expected an object, found " + shown(value));
+    Issue issue;
+    issue.id = id_of(need(*object, "id", path), path + ".id");
+    if (!ids_.insert(issue.id).second) fail(path + ".id", "'" + base::shortened(issue.id, 60) + "' is there twice");
+    issue.status = status_of(need(*object, "status", path), path + ".status", issue.id);
+    if (const json::value* const labels = object->if_contains("labels"); labels != nullptr && !labels->is_null()) {
+      issue.labels = labels_of(*labels, path + ".labels");
+    }
+    list_.issues.push_back(std::move(issue));
+  }
+
+  static const json::value& need(const json::object& object, std::string_view key, const std::string& path) {
+    const json::value* const value = object.if_contains(json::string_view(key));
+    if (value == nullptr) fail(path, "\"" + std::string(key) + "\" is missing");
+    return *value;
+  }
+  static std::string text_of(const json::value& value, const std::string& path) {
+    if (!value.is_string()) fail(path, "expected a text, found " + shown(value));
+    const json::string& text = value.get_string();
+    if (text.empty()) fail(path, "is empty");
+    return {text.data(), text.size()};
+  }
+  static std::string id_of(const json::value& value, const std::string& path) {
+    if (const std::int64_t* const number = value.if_int64()) return std::to_string(*number);
+    if (const std::uint64_t* const number = value.if_uint64()) return std::to_string(*number);
+    if (!value.is_string()) fail(path, "expected a text or a whole number, found " + shown(value));
+    return text_of(value, path);
+  }
+  static std::vector<std::string> labels_of(const json::value& value, const std::string& path) {
+    if (!value.is_array()) fail(path, "expected an array of texts, found " + shown(value));
+    std::vector<std::string> labels;
+    for (const json::value& label : value.get_array()) {
+      labels.push_back(text_of(label, path + '[' + std::to_string(labels.size()) + ']'));
+    }
+    return labels;
+  }
+
+  IssueStatus status_of(const json::value& value, const std::string& path, const std::string& id) {
+    const std::string text = text_of(value, path);
+    if (const std::optional<IssueStatus> status = issue_status_like(text)) return *status;
+    Unknown& unknown = unknown_[text];
+    if (unknown.count++ == 0) unknown.first = id;
+    return IssueStatus::in_progress;
+  }
+
+  void report() {
+    for (const auto& [text, unknown] : unknown_) {
+      if (list_.warnings.size() == most_warnings) {
+        list_.warnings.push_back("and more statuses that are not known: " + std::to_string(unknown_.size()) +
+                                 " in all");
+        return;
+      }
+      const std::string others = unknown.count == 1 ? "" : " and " + std::to_string(unknown.count - 1) + " more";
+      list_.warnings.push_back("status '" + base::shortened(text, 60) + "' is not known, taken as InProgress: issue '" +
+                               base::shortened(unknown.first, 60) + "'" + others);
+    }
+  }
+
+  IssueList list_;
+  std::set<std::string> ids_;
+  std::map<std::string, Unknown> unknown_;
+};
+
+}  // namespace
+
+std::optional<IssueStatus> issue_status_like(std::string_view text) noexcept {
+  if (const auto exact = issue_status_from(text)) return exact;
+  const PlainWord word(text);
+  if (word.size == 0) return std::nullopt;
+  for (const IssueStatus status : {IssueStatus::to_do, IssueStatus::in_progress, IssueStatus::blocked,
+                                   IssueStatus::done, IssueStatus::cancelled}) {
+    if (PlainWord(to_string(status)).view() == word.view()) return status;
+  }
+  const auto* const at = std::find_if(synonyms.begin(), synonyms.end(),
+                                      [&](const Synonym& synonym) { return synonym.word == word.view(); });
+  return at == synonyms.end() ? std::nullopt : std::optional(at->status);
+}
+
+IssueList issues_from_json(std::string_view text) {
+  if (text.size() > max_issue_text) fail("the issues are longer than " + std::to_string(max_issue_text) + " bytes");
+  return Reader().read(parsed(text));
+}
+
+}  // namespace shmcoord
