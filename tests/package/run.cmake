@@ -39,7 +39,8 @@ file(WRITE ${main} "${example}")
 
 run(${CMAKE_COMMAND} -S ${SOURCE}/tests/package -B ${SCRATCH}/build -G ${GENERATOR}
   -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_CXX_COMPILER=${CXX} -DEXAMPLE=${main}
-  -DTASKS_EXAMPLE=${SOURCE}/tests/tasks/examples/shared_semaphore.cpp)
+  -DTASKS_EXAMPLE=${SOURCE}/tests/tasks/examples/shared_semaphore.cpp
+  -DADAPTERS_EXAMPLE=${SOURCE}/tests/adapters/examples/guarded_step.cpp)
 run(${CMAKE_COMMAND} --build ${SCRATCH}/build)
 
 file(GLOB_RECURSE library ${prefix}/*/libshmcoord.so)
@@ -68,6 +69,7 @@ file(REMOVE /dev/shm/shmcoord.${segment})
 if(NOT code EQUAL 0)
   message(FATAL_ERROR "the example for coroutines ended with ${code}")
 endif()
+run(${SCRATCH}/build/guarded_step)
 if(NOT codes STREQUAL "0;0;0;0")
   message(FATAL_ERROR "the README's example ended with ${codes}")
 endif()

@@ -99,6 +99,11 @@ inline bool shows_tasks(std::string_view path) {
   return path == "include/shmcoord/tasks.hpp" || path.starts_with("include/shmcoord/tasks/");
 }
 
+/// The public headers of the other components, which the library and its layers do without.
+inline bool is_beside_the_library(std::string_view path) {
+  return path == "include/shmcoord/adapters.hpp" || path == "include/shmcoord/testing.hpp";
+}
+
 // --- rules about one file -------------------------------------------------------------------------------------------
 
 inline Findings arrows_point_down(const File& file) {
@@ -108,6 +113,7 @@ inline Findings arrows_point_down(const File& file) {
     return find_includes(
         file,
         [tasks](const Include& i) {
+          if (is_beside_the_library("include/" + i.name)) return true;
           if (shows_tasks("include/" + i.name)) return !tasks;
           return !i.angled && !i.name.starts_with("shmcoord/");
         },
@@ -121,6 +127,7 @@ inline Findings arrows_point_down(const File& file) {
   return find_includes(
       file,
       [rank](const Include& i) {
+        if (is_beside_the_library("include/" + i.name)) return rank < layer_rank("adapters");
         if (shows_tasks("include/" + i.name)) return rank < layer_rank("tasks");
         if (i.angled || i.name.starts_with("shmcoord/")) return false;
         const auto other = layer_rank(i.name.substr(0, i.name.find('/')));
@@ -135,9 +142,10 @@ inline Findings face_hides_its_insides(const File& file) {
   Findings found = find_includes(
       file,
       [tasks](const Include& i) {
-        return i.name == "atomic" || (i.name.starts_with("boost/") && !tasks) || is_syscall_header(i.name);
+        return i.name == "atomic" || (i.name.starts_with("boost/") && !tasks) || i.name.starts_with("git2") ||
+               i.name.starts_with("re2/") || is_syscall_header(i.name);
       },
-      "public headers show no atomics, no Boost and no system calls");
+      "public headers show no atomics, no Boost, no libgit2, no RE2 and no system calls");
   std::vector<std::string_view> hidden{"std::atomic"};
   if (!tasks) hidden.emplace_back("boost::");
   const Findings words = find_words(file, code_of(file.text), hidden, "public headers show no atomics and no Boost");

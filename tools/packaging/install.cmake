@@ -1,5 +1,6 @@
 # What `cmake --install` puts where: library, headers, CMake package, pkg-config file, tool, completion, manual page; and
-# the component for coroutines, which only those who ask for it link, and need Boost for.
+# the components, which only those who ask for them link: for coroutines (needs Boost), for what guards ask outside (needs
+# libgit2 and RE2), and for tests.
 include(CMakePackageConfigHelpers)
 
 if(TARGET shmcoord)
@@ -12,6 +13,16 @@ if(TARGET shmcoord)
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
     FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   install(EXPORT shmcoordTasksTargets NAMESPACE shmcoord:: DESTINATION ${package_dir})
+  if(TARGET shmcoord_adapters_component)
+    install(TARGETS shmcoord_adapters_component EXPORT shmcoordAdaptersTargets
+      ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+      FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+    install(EXPORT shmcoordAdaptersTargets NAMESPACE shmcoord:: DESTINATION ${package_dir})
+    install(FILES ${CMAKE_CURRENT_LIST_DIR}/shmcoordAdaptersDependencies.cmake DESTINATION ${package_dir})
+  endif()
+  install(TARGETS shmcoord_testing_component EXPORT shmcoordTestingTargets
+    FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(EXPORT shmcoordTestingTargets NAMESPACE shmcoord:: DESTINATION ${package_dir})
 
   configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/shmcoordConfig.cmake.in
     ${PROJECT_BINARY_DIR}/shmcoordConfig.cmake INSTALL_DESTINATION ${package_dir})
