@@ -260,8 +260,10 @@ TEST_F(Commands, WhoseEndSomebodyElseTookAreNotKnown) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::signal(SIGCHLD, [](int) {
+      const int error = errno;
       while (::waitpid(-1, nullptr, WNOHANG) > 0) {
       }
+      errno = error;
     });
     const std::string said = refused("sleep 0.2; exit 0");
     ::_exit(said == "how it ended is not known: something else in this program waited for it" ? 0 : 1);
