@@ -24,6 +24,7 @@ struct SegmentOptions {
   std::uint32_t names = 65'536;                ///< locks and semaphores that can exist at once
   std::uint32_t entries = 250'000;             ///< holders and waiters at once; given out to sessions by eights
   std::uint32_t sessions = 4'096;              ///< joined sessions at once
+  bool journal = false;                        ///< keeps events also while nobody subscribes; 4 MiB of them
   std::optional<unsigned> trusted_owner = {};  ///< accept an existing file of this user too (always: own and root's)
 };
 

@@ -7,7 +7,8 @@
 // The operations on one control word: load it, finish its last operation, ask the pure machine for the next word, CAS.
 //
 // Protocol of an operation on entry i (crash analysis in finish.hpp):
-//   1  prepare i's own fields; 2  load the word and finish what it says; 3  pure transition; 4  CAS; 5  finish.
+//   1  prepare i's own fields; 2  load the word and finish what it says; 3  pure transition; 4  CAS; 5  finish. Who
+//      leaves 5 to others (F4 in finish.hpp) still tells the journal, if anybody listens.
 //   A process that dies before 4 changed nothing but its own entry, which is `prepared` at most: whoever buries its
 //   session finishes the word and then finds that entry still prepared, so it was never published, and frees it. One
 //   that dies after 4 is finished by whoever comes next.
@@ -92,12 +93,22 @@ class ControlOps {
     return take(i, weight, now_ns, Place::nowhere_but_first);
   }
 
+  /// Before the owner of an entry that is in no word changes what is written in it: what it left unfinished of its own
+  /// last operations needs no finishing any more, and nobody tells of it with the new texts.
+  void set_aside(EntryIndex i) const noexcept {
+    Status s = status(i);
+    if (s.phase != Phase::prepared || !P::keeps(Safety::entry_is_set_aside)) return;
+    s.phase = Phase::free;
+    P::store(view_->entry(i).status, pack(s));
+  }
+
   /// Gives back what entry i holds since `token`, granting the head in the same CAS if it fits now.
   [[gnu::always_inline]] inline Result release(EntryIndex i, std::uint64_t token) const noexcept {
     // Nobody came since the acquire: its own word is still there, and nothing has to be looked at.
     const std::uint32_t weight = weight_of(i);
     if (token < core::seq_limit && P::cas(record().control, core::Packed{token, alone(weight, i, core::Op::acquire)},
                                           core::Packed{token + 1, alone(0, i, core::Op::release)})) {
+      tell({token + 1, 0, nil_entry, i, core::Op::release});
       return {Step::released, token + 1};
     }
     return release_contended(i, token);
@@ -347,6 +358,13 @@ class ControlOps {
   }
 
  private:
+  // Of an operation of the caller's own that it leaves unfinished.
+  [[gnu::always_inline]] inline void tell(const core::Control& c) const noexcept {
+    if (Journal<P>::wanted(*view_) && P::keeps(Safety::owner_tells)) [[unlikely]] {
+      Journal<P>(*view_).tell(record_, c);
+    }
+  }
+
   [[gnu::noinline]] Result release_contended(EntryIndex i, std::uint64_t token) const noexcept {
     for (;;) {
       const core::Control c = load();
@@ -382,6 +400,7 @@ class ControlOps {
     P::store(e.since_ns, static_cast<std::uint64_t>(now_ns));
     P::store(e.status, pack(Status{Phase::prepared, record_, (p.seq + 1) & stamp_mask}));
     if (!P::cas(rec.control, p, core::Packed{p.seq + 1, alone(weight, i, core::Op::acquire)})) return {Step::busy};
+    tell({p.seq + 1, weight, nil_entry, i, core::Op::acquire});
     return {Step::acquired, p.seq + 1};
   }
 
@@ -415,8 +434,10 @@ class ControlOps {
       if (past_others ? core::fits(c, capacity, weight) : core::admits(c, capacity, weight)) {
         P::store(e.since_ns, static_cast<std::uint64_t>(now_ns));
         P::store(e.status, prepared);
-        if (P::cas(rec.control, c, core::acquire(c, i, weight))) return {Step::acquired, c.seq + 1};
-        continue;
+        const core::Control n = core::acquire(c, i, weight);
+        if (!P::cas(rec.control, c, n)) continue;
+        tell(n);
+        return {Step::acquired, n.seq};
       }
       const core::Head head = head_of(c);
       if (core::head_fits(c, capacity, head) && P::keeps(Safety::settle_before_queueing)) {
@@ -456,7 +477,11 @@ class ControlOps {
     if (loss != Loss::none && !P::keeps(Safety::reclaim_raises_sequence)) r.next.seq = c.seq;
     if (r.next.op != core::Op::release && !prepare_handoff(c, i, {r.grantee, loss})) return {Step::busy};
     if (!P::cas(record().control, c, r.next)) return {Step::busy};
-    if (r.next.op != core::Op::release && !finish(r.next)) return {Step::corrupt};
+    if (r.next.op == core::Op::release) {
+      tell(r.next);
+    } else if (!finish(r.next)) {
+      return {Step::corrupt};
+    }
     if (r.grantee != nil_entry) {
       const bool more = r.next.tail != nil_entry && r.next.used < capacity();
       if (more && P::keeps(Safety::settle_after_grant)) settle();

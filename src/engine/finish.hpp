@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/control_machine.hpp"
+#include "engine/journal.hpp"
 #include "engine/notice.hpp"
 #include "engine/view.hpp"
 
@@ -18,7 +19,7 @@
 //       changes each part by CAS from exactly what it read. If the word moved on, somebody finished; nothing is left to
 //       do. If a part changed meanwhile, another finisher of the same operation did it: links and statuses are stamped
 //       with the sequence, so the same value is never written twice and a late CAS fails.
-//   F3  Links first, and of a reclaim the notice; then the grantee's `held` and the call to it; then the phase of the
+//   F3  Events first (journal.hpp). Then links, and of a reclaim the notice; then the grantee's `held` and the call to it; then the phase of the
 //       entry that the word names last. So an entry that left the word (free, lost) is proof that its operation is
 //       finished: only then may it be used again, which overwrites the hand-off field that the finishers need. A
 //       grantee that sees itself held must still finish.
@@ -55,6 +56,7 @@ class Finisher {
     if (touched == nil_entry && c.op != core::Op::resize) return true;
     if (!core::plausible(c) || (c.tail != nil_entry && !view_.entry_exists(c.tail))) return false;
     if (touched != nil_entry && !view_.entry_exists(touched)) return false;
+    if (Journal<P>::wanted(view_) && P::keeps(Safety::finisher_tells)) Journal<P>(view_).tell(record_, c);
     switch (c.op) {
       case core::Op::acquire: return acquired(c);
       case core::Op::enqueue: return enqueued(c);

@@ -14,7 +14,7 @@
 namespace shmcoord::engine {
 
 inline constexpr std::uint64_t segment_magic = 0x64726f6f636d6873ULL;  // "shmcoord", little endian
-inline constexpr std::uint32_t layout_version = 4;
+inline constexpr std::uint32_t layout_version = 5;
 inline constexpr std::size_t cache_line = 64;
 inline constexpr std::size_t page_size = 4096;
 
@@ -28,10 +28,16 @@ struct Sizes {
   std::uint32_t names = 65'536;
   std::uint32_t entries = 250'000;
   std::uint32_t sessions = 4'097;  // slots: slot 0 is nobody's to join in
+  std::uint32_t journal =
+      262'144;  // words of the ring of events, a power of two; no page of it exists before it is used
 
   /// Of the slots, those that a session may have.
   [[nodiscard]] constexpr std::uint32_t joinable() const noexcept { return sessions - 1; }
   friend constexpr bool operator==(const Sizes&, const Sizes&) = default;
+};
+
+enum HeaderFlag : std::uint32_t {
+  journal_always = 1,  // events are kept also while nobody subscribes
 };
 
 struct alignas(cache_line) Header {
@@ -43,11 +49,11 @@ struct alignas(cache_line) Header {
   std::uint64_t total_bytes;
   std::uint64_t segment_id;  // random; two segments of one name are told apart by it
   Sizes sizes;
-  std::uint32_t flags;
+  std::uint32_t flags;                   // HeaderFlag
   std::array<std::uint8_t, 16> boot_id;  // of the creator's boot; another one: everybody in here is dead
   std::uint64_t time_namespace;          // inode of the creator's, 0 unknown
   std::int64_t created_wall_s;           // for people only
-  std::uint64_t reserved[5];
+  std::uint64_t reserved[4];
   // The second group changes while in use.
   alignas(cache_line) Word64
       token_floor;     // every new record starts its sequence above it; CAS-max before a record is freed
@@ -57,7 +63,12 @@ struct alignas(cache_line) Header {
   Word64 record_high;  // no record at or above it was ever claimed
   Word64 record_hint;  // where to look for a free record first; may be wrong
   Word64 chunk_hint;   // likewise for chunks
-  Word64 silence_ns;   // when everybody was last found silent; one interval of grace runs from then
+  Word64 journal;      // are events kept? {state, epoch} of journal_switch.hpp; beside `removed`, so nobody pays for it
+  // Written by whoever journals.
+  alignas(cache_line) Word128 journal_tail;  // {end of the last record, JournalClaim}
+  Word32 journal_parked;                     // futex of the readers, see journal.hpp
+  std::uint32_t reserved32;
+  Word64 silence_ns;  // when everybody was last found silent; one interval of grace runs from then
 };
 
 // --- session slot ----------------------------------------------------------------------------------------------------
@@ -91,6 +102,7 @@ enum SlotFlag : std::uint32_t {
   slot_inherited_lock = 4,  // a command inherits the second byte lock; dead only when that is free too (`run`)
   slot_no_waitv = 8,        // futex_waitv is not available: its waits are re-checked at short intervals
   slot_undetected = 16,     // wants no part in finding deadlocks
+  slot_leaving = 32,        // it ends because it wants to
 };
 
 struct alignas(cache_line) SessionSlot {
@@ -111,12 +123,12 @@ struct alignas(cache_line) SessionSlot {
   std::uint64_t pid_namespace;  // inode
   std::int64_t joined_ns;
   std::int32_t group_pid;  // process group of the command under `run`, 0 none
-  std::uint32_t reserved32;
-  std::uint64_t boot;  // number of the boot that the session joined in: in another one it is dead
+  Word32 subscribed;       // not 0: it reads events
+  std::uint64_t boot;      // number of the boot that the session joined in: in another one it is dead
   Word64 helping;  // record index + 1 that the session robs or settles as a third party; its burial finishes the word
   std::array<char, 128> label;    // NUL-terminated, cut with "…" when longer
   std::array<char, 256> command;  // likewise
-  std::uint64_t reserved_end;
+  Word64 journaled;               // {incarnation, stage} of the last event of a session here; journal.hpp
 };
 
 // --- entries ---------------------------------------------------------------------------------------------------------
@@ -216,9 +228,10 @@ struct alignas(cache_line) Record {
   Word32 kind;         // Kind
   Word32 per_session;  // of a quota: what each session that joins adds to the capacity; 0: it is fixed
   std::uint32_t reserved32;
-  std::array<char, 80> name;  // when it fits; else in the long-name row
+  Word64 journaled;           // sequence up to which events stand in the journal, or are not wanted; journal.hpp
+  std::array<char, 72> name;  // when it fits; else in the long-name row
 };
-inline constexpr std::size_t inline_name_bytes = 80;
+inline constexpr std::size_t inline_name_bytes = 72;
 inline constexpr std::size_t long_name_bytes = 256;
 
 /// Who was robbed, kept for the next holder beyond the life of the robbed entry. Each word is {low 32 bits of the
@@ -257,6 +270,7 @@ struct Geometry {
   std::uint64_t notices = 0;       // Notice per record
   std::uint64_t notice_rests = 0;  // NoticeRest per record
   std::uint64_t long_texts = 0;    // long_text_bytes per entry
+  std::uint64_t journal = 0;       // Word128 each: a ring
   std::uint64_t total = 0;
   std::uint32_t bucket_count = 0;  // power of two, at least the number of names; twice that in a big segment
   std::uint32_t chunk_count = 0;
@@ -295,7 +309,8 @@ constexpr Geometry geometry_of(const Sizes& sizes) noexcept {
                                   std::uint64_t{sizes.names} * long_name_bytes,
                                   std::uint64_t{sizes.names} * sizeof(Notice),
                                   std::uint64_t{sizes.names} * sizeof(NoticeRest),
-                                  entries * long_text_bytes};
+                                  entries * long_text_bytes,
+                                  std::uint64_t{sizes.journal} * sizeof(Word128)};
   for (const std::uint64_t t : tables) rest += round_up(t, page_size);
   const std::uint64_t pages = rest / page_size + 2;
   g.bitmap = place((pages + pages / (8 * page_size) + 8) / 8 + 8);
@@ -309,6 +324,7 @@ constexpr Geometry geometry_of(const Sizes& sizes) noexcept {
   g.notices = place(tables[7]);
   g.notice_rests = place(tables[8]);
   g.long_texts = place(tables[9]);
+  g.journal = place(tables[10]);
   g.total = at;
   return g;
 }

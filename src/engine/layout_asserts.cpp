@@ -10,13 +10,14 @@
 namespace shmcoord::engine {
 namespace {
 
-static_assert(sizeof(Sizes) == 12 && alignof(Sizes) == 4 && std::is_standard_layout_v<Sizes> &&
+static_assert(sizeof(Sizes) == 16 && alignof(Sizes) == 4 && std::is_standard_layout_v<Sizes> &&
               std::is_trivially_copyable_v<Sizes>);
 static_assert(offsetof(Sizes, names) == 0 && sizeof(Sizes::names) == 4);
 static_assert(offsetof(Sizes, entries) == 4 && sizeof(Sizes::entries) == 4);
 static_assert(offsetof(Sizes, sessions) == 8 && sizeof(Sizes::sessions) == 4);
+static_assert(offsetof(Sizes, journal) == 12 && sizeof(Sizes::journal) == 4);
 
-static_assert(sizeof(Header) == 192 && alignof(Header) == 64 && std::is_standard_layout_v<Header> &&
+static_assert(sizeof(Header) == 256 && alignof(Header) == 64 && std::is_standard_layout_v<Header> &&
               std::is_trivially_copyable_v<Header>);
 static_assert(offsetof(Header, magic) == 0 && sizeof(Header::magic) == 8);
 static_assert(offsetof(Header, version) == 8 && sizeof(Header::version) == 4);
@@ -25,12 +26,12 @@ static_assert(offsetof(Header, word_bits) == 16 && sizeof(Header::word_bits) == 
 static_assert(offsetof(Header, page_bytes) == 20 && sizeof(Header::page_bytes) == 4);
 static_assert(offsetof(Header, total_bytes) == 24 && sizeof(Header::total_bytes) == 8);
 static_assert(offsetof(Header, segment_id) == 32 && sizeof(Header::segment_id) == 8);
-static_assert(offsetof(Header, sizes) == 40 && sizeof(Header::sizes) == 12);
-static_assert(offsetof(Header, flags) == 52 && sizeof(Header::flags) == 4);
-static_assert(offsetof(Header, boot_id) == 56 && sizeof(Header::boot_id) == 16);
-static_assert(offsetof(Header, time_namespace) == 72 && sizeof(Header::time_namespace) == 8);
-static_assert(offsetof(Header, created_wall_s) == 80 && sizeof(Header::created_wall_s) == 8);
-static_assert(offsetof(Header, reserved) == 88 && sizeof(Header::reserved) == 40);
+static_assert(offsetof(Header, sizes) == 40 && sizeof(Header::sizes) == 16);
+static_assert(offsetof(Header, flags) == 56 && sizeof(Header::flags) == 4);
+static_assert(offsetof(Header, boot_id) == 60 && sizeof(Header::boot_id) == 16);
+static_assert(offsetof(Header, time_namespace) == 80 && sizeof(Header::time_namespace) == 8);
+static_assert(offsetof(Header, created_wall_s) == 88 && sizeof(Header::created_wall_s) == 8);
+static_assert(offsetof(Header, reserved) == 96 && sizeof(Header::reserved) == 32);
 static_assert(offsetof(Header, token_floor) == 128 && sizeof(Header::token_floor) == 8);
 static_assert(offsetof(Header, removed) == 136 && sizeof(Header::removed) == 8);
 static_assert(offsetof(Header, chunk_high) == 144 && sizeof(Header::chunk_high) == 8);
@@ -38,7 +39,11 @@ static_assert(offsetof(Header, slot_high) == 152 && sizeof(Header::slot_high) ==
 static_assert(offsetof(Header, record_high) == 160 && sizeof(Header::record_high) == 8);
 static_assert(offsetof(Header, record_hint) == 168 && sizeof(Header::record_hint) == 8);
 static_assert(offsetof(Header, chunk_hint) == 176 && sizeof(Header::chunk_hint) == 8);
-static_assert(offsetof(Header, silence_ns) == 184 && sizeof(Header::silence_ns) == 8);
+static_assert(offsetof(Header, journal) == 184 && sizeof(Header::journal) == 8);
+static_assert(offsetof(Header, journal_tail) == 192 && sizeof(Header::journal_tail) == 16);
+static_assert(offsetof(Header, journal_parked) == 208 && sizeof(Header::journal_parked) == 4);
+static_assert(offsetof(Header, reserved32) == 212 && sizeof(Header::reserved32) == 4);
+static_assert(offsetof(Header, silence_ns) == 216 && sizeof(Header::silence_ns) == 8);
 
 static_assert(sizeof(SessionSlot) == 512 && alignof(SessionSlot) == 64 && std::is_standard_layout_v<SessionSlot> &&
               std::is_trivially_copyable_v<SessionSlot>);
@@ -58,10 +63,10 @@ static_assert(offsetof(SessionSlot, start_time) == 72 && sizeof(SessionSlot::sta
 static_assert(offsetof(SessionSlot, pid_namespace) == 80 && sizeof(SessionSlot::pid_namespace) == 8);
 static_assert(offsetof(SessionSlot, joined_ns) == 88 && sizeof(SessionSlot::joined_ns) == 8);
 static_assert(offsetof(SessionSlot, group_pid) == 96 && sizeof(SessionSlot::group_pid) == 4);
-static_assert(offsetof(SessionSlot, reserved32) == 100 && sizeof(SessionSlot::reserved32) == 4);
+static_assert(offsetof(SessionSlot, subscribed) == 100 && sizeof(SessionSlot::subscribed) == 4);
 static_assert(offsetof(SessionSlot, boot) == 104 && sizeof(SessionSlot::boot) == 8);
 static_assert(offsetof(SessionSlot, helping) == 112 && sizeof(SessionSlot::helping) == 8);
-static_assert(offsetof(SessionSlot, reserved_end) == 504 && sizeof(SessionSlot::reserved_end) == 8);
+static_assert(offsetof(SessionSlot, journaled) == 504 && sizeof(SessionSlot::journaled) == 8);
 static_assert(offsetof(SessionSlot, label) == 120 && sizeof(SessionSlot::label) == 128);
 static_assert(offsetof(SessionSlot, command) == 248 && sizeof(SessionSlot::command) == 256);
 
@@ -106,7 +111,8 @@ static_assert(offsetof(Record, name_bytes) == 96 && sizeof(Record::name_bytes) =
 static_assert(offsetof(Record, kind) == 100 && sizeof(Record::kind) == 4);
 static_assert(offsetof(Record, per_session) == 104 && sizeof(Record::per_session) == 4);
 static_assert(offsetof(Record, reserved32) == 108 && sizeof(Record::reserved32) == 4);
-static_assert(offsetof(Record, name) == 112 && sizeof(Record::name) == 80);
+static_assert(offsetof(Record, journaled) == 112 && sizeof(Record::journaled) == 8);
+static_assert(offsetof(Record, name) == 120 && sizeof(Record::name) == 72);
 
 static_assert(sizeof(Notice) == 64 && alignof(Notice) == 16 && std::is_standard_layout_v<Notice> &&
               std::is_trivially_copyable_v<Notice>);

@@ -169,6 +169,20 @@
   line(grace_is_about_silence, "it does not prolong a hold that is held too long")               \
   line(silence_of_the_living, "the dead do not count as silent")                                 \
   line(lease_judged_again, "a lease is judged after the mark as before")                         \
+  /* journal */                                                                                  \
+  line(owner_tells, "who leaves its operation unfinished still tells of it")                     \
+  line(finisher_tells, "and whoever finishes it does, first of all")                             \
+  line(journal_completes_before, "the last record is completed before the next one is claimed")  \
+  line(journal_looks_again, "whether it was told is asked once more, after the tail")            \
+  line(journal_source_current, "a record is written only while its source stands")               \
+  line(entry_is_set_aside, "an entry is out of its word before its texts change")               \
+  line(journal_tail_current, "and while it is the last one")                                     \
+  line(journal_calls, "readers are called")                                                      \
+  line(burial_tells, "who buries a session tells of its end, and listens no more for it")       \
+  line(subscriber_changes_epoch, "who subscribes makes a late `off` fail")                       \
+  line(start_marks_all, "who starts the journal marks what was before")                          \
+  line(start_marks_before, "but nothing that came after the start")                              \
+  line(start_is_told, "and makes an append that began before fail")                              \
   /* participant, keeper, primitive_client */                                                         \
   line(slot_has_new_incarnation, "a slot's next owner has another incarnation")                  \
   line(slot_is_described_anew, "and starts without the last one's notes")                        \

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/journal_words.hpp"
 #include "engine/random.hpp"
 #include "engine/segment_file.hpp"
 #include "engine/segment_header.hpp"
@@ -118,7 +119,12 @@ void build(int fd, const BirthOptions& options, const std::string& what) {
   exists(0, geo.directory);  // header, bitmap, buckets
   exists(geo.slots, geo.slots + page_size);
 
-  const Header header = make_header(options.sizes, HostFacts::read(), random_word());
+  Header header = make_header(options.sizes, HostFacts::read(), random_word());
+  header.flags = options.flags;
+  if ((options.flags & journal_always) != 0) {
+    header.journal.raw = static_cast<std::uint64_t>(JournalState::on);
+    exists(geo.journal, geo.total);
+  }
   SessionSlot detached{};
   detached.id.raw = pack(SlotId{SlotState::permanent, 1});
   detached.session_id = random_word();

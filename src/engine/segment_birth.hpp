@@ -28,6 +28,7 @@ struct BirthOptions {
   Sizes sizes;
   mode_t mode = 0600;
   std::optional<gid_t> group;
+  std::uint32_t flags = 0;  // HeaderFlag
 };
 
 inline constexpr const char* temporary_prefix = ".shmcoord-new.";

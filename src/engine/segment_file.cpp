@@ -282,7 +282,7 @@ std::shared_ptr<Mapping> Mapping::try_create(const std::string& name, const std:
   const SegmentRegistry::Hold registry;
   registry->drop_unreachable();  // it may be our own removed one that has the room
   Checked file;
-  const int fd = give_birth(path, {options.sizes, options.mode, options.group}, describe(name, path));
+  const int fd = give_birth(path, {options.sizes, options.mode, options.group, options.flags}, describe(name, path));
   if (fd < 0) return nullptr;
   file.close_it = true;
   check_file(name, path, {}, fd, &file);

@@ -41,6 +41,7 @@ struct CreateOptions {
   Sizes sizes;
   mode_t mode = 0600;          ///< exactly this, whatever the umask; its owner must be able to read and write
   std::optional<gid_t> group;  ///< of the file; none: as the file system does it
+  std::uint32_t flags = 0;     ///< HeaderFlag
 };
 
 struct ListedSegment {

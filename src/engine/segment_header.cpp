@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 
+#include "engine/journal_words.hpp"
 #include "engine/own_namespace.hpp"
 #include "engine/real_policy.hpp"
 #include "shmcoord/error.hpp"
@@ -75,7 +77,13 @@ std::string check_sizes(const Sizes& sizes) {
   constexpr std::uint32_t most_entries = core::max_entries / entries_per_chunk * entries_per_chunk;
   if (std::string fault = outside("names", sizes.names, 1, core::index_mask - 1); !fault.empty()) return fault;
   if (std::string fault = outside("entries", sizes.entries, 1, most_entries); !fault.empty()) return fault;
-  return outside("sessions", sizes.sessions == 0 ? 0 : sizes.joinable(), 1, 0xfffd);
+  if (std::string fault = outside("sessions", sizes.sessions == 0 ? 0 : sizes.joinable(), 1, 0xfffd); !fault.empty()) {
+    return fault;
+  }
+  if (!std::has_single_bit(sizes.journal)) {
+    return std::to_string(sizes.journal) + " words of journal (allowed: powers of two)";
+  }
+  return outside("words of journal", sizes.journal, least_journal, most_journal);
 }
 
 std::uint64_t first_token_floor(std::int64_t created_wall_ns) noexcept {

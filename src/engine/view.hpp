@@ -25,6 +25,7 @@ struct View {
   [[nodiscard]] Entry& entry(EntryIndex i) const noexcept { return at<Entry>(geo.entries, i); }
   [[nodiscard]] Notice& notice(RecordIndex r) const noexcept { return at<Notice>(geo.notices, r); }
   [[nodiscard]] NoticeRest& notice_rest(RecordIndex r) const noexcept { return at<NoticeRest>(geo.notice_rests, r); }
+  [[nodiscard]] Word128& journal(std::uint64_t word) const noexcept { return at<Word128>(geo.journal, word); }
   [[nodiscard]] char* long_name(RecordIndex r) const noexcept {
     return reinterpret_cast<char*>(base + geo.long_names + std::uint64_t{r} * long_name_bytes);
   }

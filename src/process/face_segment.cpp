@@ -22,7 +22,8 @@ engine::CreateOptions create_options(const SegmentOptions& options) {
   engine::CreateOptions o;
   // One slot more, for what is detached.
   const std::uint32_t slots = std::max(options.sessions, options.sessions + 1);
-  o.sizes = {options.names, options.entries, slots};
+  o.sizes = {.names = options.names, .entries = options.entries, .sessions = slots};
+  o.flags = options.journal ? engine::journal_always : 0U;
   o.mode = static_cast<mode_t>(options.mode);
   if (options.group) o.group = static_cast<gid_t>(*options.group);
   return o;

@@ -157,6 +157,9 @@ void Participant::become_alive(const JoinOptions& options) {
                 "the session was declared dead while it joined: this process closed a descriptor of " +
                     mapping_->path() + ", which gives up the locks that prove it alive");
   }
+  if (const View& view = mapping_->view(); engine::Journal<RealPolicy>::wanted(view)) {
+    engine::Journal<RealPolicy>(view).tell_session(slot_, incarnation_, engine::SessionStage::joined);
+  }
   keeper_->go();
   slots.wait_until_watched(slot_, RealPolicy::now_ns() + watched_within_ns, watched_look_again_ns);
 }
@@ -168,6 +171,7 @@ void Participant::describe(const JoinOptions& options) {
   if (RealPolicy::keeps(Safety::slot_is_described_anew)) {
     RealPolicy::store(s.claiming, 0);
     RealPolicy::store(s.helping, 0);
+    RealPolicy::store(s.subscribed, 0);
   }
   RealPolicy::store(s.watching, 0);
   RealPolicy::store(s.flags, (manual_ ? engine::slot_manual : 0U) | (has_futex_waitv() ? 0U : engine::slot_no_waitv) |
@@ -313,6 +317,7 @@ void Participant::leave() noexcept {
     return;
   }
   if (!RealPolicy::cas(left_, 0, 1)) return;
+  RealPolicy::store(session().flags, RealPolicy::load(session().flags) | engine::slot_leaving);
   release_everything(*mapping_, slot_, incarnation_);
   if (keeper_) keeper_->stop();
   bury_left(*mapping_, slot_, incarnation_);

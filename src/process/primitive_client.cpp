@@ -421,6 +421,7 @@ void PrimitiveClient::prepare(Hold& hold, const Request& request, bool timed) {
   engine::Entry& e = view().entry(hold.entry);
   hold.thread = this_thread_id();
   RealPolicy::set(e.thread, hold.thread);
+  hold.ops.set_aside(hold.entry);
   if (!engine::write_texts(view(), mapping, hold.entry, request.holder, request.reason.value_or(""))) {
     throw Error(Errc::no_space, "no space left in the file system of " + mapping.path() + " for the reason");
   }

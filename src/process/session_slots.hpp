@@ -12,6 +12,7 @@
 #include "engine/bury_entry.hpp"
 #include "engine/chunks.hpp"
 #include "engine/control.hpp"
+#include "engine/journal_switch.hpp"
 #include "engine/layout.hpp"
 #include "engine/name_index.hpp"
 #include "engine/real_policy.hpp"
@@ -272,6 +273,15 @@ class SessionSlots {
   }
 
  private:
+  // What it held has been told of. It may have died before it could say that it joined. Nobody listens for it any more.
+  void tell_of_end(SlotIndex s, std::uint64_t incarnation) const noexcept {
+    if (!engine::Journal<P>::wanted(view_) || !P::keeps(Safety::burial_tells)) return;
+    const engine::Journal<P> journal(view_);
+    journal.tell_session(s, incarnation, engine::SessionStage::joined);
+    journal.tell_session(s, incarnation, engine::SessionStage::ended);
+    if (P::load(view_.slot(s).subscribed) != 0) engine::JournalSwitch<P>(view_).turn_off();
+  }
+
   [[nodiscard]] SlotIndex count() const noexcept {
     return static_cast<SlotIndex>(std::min<std::uint64_t>(P::load(view_.header().slot_high), view_.geo.sizes.sessions));
   }
@@ -370,6 +380,7 @@ class SessionSlots {
     sound = bury_entries(s, incarnation, engine::Burial::dead) && sound;
     help_record(P::load(slot.helping));
     if (P::keeps(Safety::burial_wakes)) P::wake(slot.life);
+    tell_of_end(s, incarnation);
     // A session that cannot be buried whole keeps its slot: what it held must stay in sight of `segment check`.
     if (!sound && P::keeps(Safety::unsound_keeps_slot)) return !still_dying();
     P::cas(slot.id, engine::pack(SlotId{SlotState::dying, incarnation}),

@@ -23,11 +23,12 @@ std::string layout_text() {
   std::ostringstream out;
   out << "layout version " << layout_version << "\n";
   out << "\n";
-  print<Sizes>(out, "Sizes", offsetof(Sizes, sessions) + sizeof(Sizes::sessions));
+  print<Sizes>(out, "Sizes", offsetof(Sizes, journal) + sizeof(Sizes::journal));
 #define FIELD(f) out << "  " << offsetof(Sizes, f) << " +" << sizeof(Sizes::f) << " " #f "\n"
   FIELD(names);
   FIELD(entries);
   FIELD(sessions);
+  FIELD(journal);
 #undef FIELD
   out << "\n";
   print<Header>(out, "Header", sizeof(Header));
@@ -52,6 +53,10 @@ std::string layout_text() {
   FIELD(record_high);
   FIELD(record_hint);
   FIELD(chunk_hint);
+  FIELD(journal);
+  FIELD(journal_tail);
+  FIELD(journal_parked);
+  FIELD(reserved32);
   FIELD(silence_ns);
 #undef FIELD
   out << "\n";
@@ -73,12 +78,12 @@ std::string layout_text() {
   FIELD(pid_namespace);
   FIELD(joined_ns);
   FIELD(group_pid);
-  FIELD(reserved32);
+  FIELD(subscribed);
   FIELD(boot);
   FIELD(helping);
   FIELD(label);
   FIELD(command);
-  FIELD(reserved_end);
+  FIELD(journaled);
 #undef FIELD
   out << "\n";
   print<Entry>(out, "Entry", offsetof(Entry, text) + sizeof(Entry::text));
@@ -123,6 +128,7 @@ std::string layout_text() {
   FIELD(kind);
   FIELD(per_session);
   FIELD(reserved32);
+  FIELD(journaled);
   FIELD(name);
 #undef FIELD
   out << "\n";
@@ -139,7 +145,8 @@ std::string layout_text() {
   out << "\ndefault geometry\n  bitmap " << g.bitmap << "\n  buckets " << g.buckets << "\n  directory " << g.directory
       << "\n  slots " << g.slots << "\n  chunks " << g.chunks << "\n  records " << g.records << "\n  entries "
       << g.entries << "\n  long_names " << g.long_names << "\n  notices " << g.notices << "\n  notice_rests "
-      << g.notice_rests << "\n  long_texts " << g.long_texts << "\n  total " << g.total << "\n";
+      << g.notice_rests << "\n  long_texts " << g.long_texts << "\n  journal " << g.journal << "\n  total " << g.total
+      << "\n";
   return out.str();
 }
 
@@ -167,7 +174,8 @@ TEST(Layout, TablesStandOnPagesOneBehindTheOther) {
                   {g.long_names, std::uint64_t{sizes.names} * long_name_bytes, g.notices},
                   {g.notices, std::uint64_t{sizes.names} * sizeof(Notice), g.notice_rests},
                   {g.notice_rests, std::uint64_t{sizes.names} * sizeof(NoticeRest), g.long_texts},
-                  {g.long_texts, chunk_entries * long_text_bytes, g.total}};
+                  {g.long_texts, chunk_entries * long_text_bytes, g.journal},
+                  {g.journal, std::uint64_t{sizes.journal} * sizeof(Word128), g.total}};
     EXPECT_EQ(g.bitmap, page_size);
     for (const auto& table : tables) {
       EXPECT_EQ(table.at % page_size, 0U);

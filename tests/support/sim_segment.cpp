@@ -34,9 +34,27 @@ std::string show_control(std::uint64_t bits) {
          " used=" + std::to_string(c.used) + " tail=" + index(c.tail) + "}";
 }
 
+std::string show_claim(std::uint64_t raw) {
+  const engine::JournalClaim c = engine::unpack_claim(raw);
+  return "{source " + std::to_string(static_cast<int>(c.source)) + " " + std::to_string(c.index) + "@" +
+         std::to_string(c.seq) + ", " + std::to_string(c.words) + " words}";
+}
+std::string show_journal_word(std::uint64_t raw) {
+  const engine::JournalStamp stamp = engine::unpack_stamp(raw);
+  return "lap " + std::to_string(stamp.lap) + (stamp.start ? " start" : "") + (stamp.voided ? " void" : "");
+}
+
 }  // namespace
 
 void Segment::name_words(Scenario& s) const {
+  s.name(&view_.header().journal, "journal");
+  s.name(&view_.header().journal_tail, "tail");
+  s.name(&view_.header().journal_tail.bits, "tail", show_claim);
+  s.name(&view_.header().journal_parked, "parked");
+  for (std::uint32_t w = 0; w < journal_words; ++w) {
+    s.name(&view_.journal(w), "word " + std::to_string(w), show_journal_word);
+    s.name(&view_.journal(w).bits, "word " + std::to_string(w));
+  }
   for (RecordIndex r = 0; r < records; ++r) {
     engine::Record& rec = view_.record(r);
     const std::string who = "r" + std::to_string(r) + ".";
@@ -46,6 +64,7 @@ void Segment::name_words(Scenario& s) const {
     s.name(&rec.previous, who + "previous", show_handoff);
     s.name(&rec.generation, who + "generation");
     s.name(&rec.capacity, who + "capacity", show_amount);
+    s.name(&rec.journaled, who + "journaled");
     for (std::size_t w = 0; w < view_.notice(r).words.size(); ++w) {
       s.name(&view_.notice(r).words[w], who + "notice " + std::to_string(w));
       s.name(&view_.notice(r).words[w].bits, who + "notice " + std::to_string(w));

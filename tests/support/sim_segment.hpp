@@ -35,9 +35,13 @@ class Segment {
   EntryIndex entries_in_use = 1;                     // of each process
   static constexpr std::uint32_t holder_bytes = 12;  // reaches into both halves of a notice's words
 
+  static constexpr std::uint32_t journal_words = 64;  // six or seven records
+
   explicit Segment(std::uint32_t capacity) {
-    const auto geo = engine::geometry_of(
-        {.names = records, .entries = processes * engine::entries_per_chunk, .sessions = processes + 1});
+    const auto geo = engine::geometry_of({.names = records,
+                                          .entries = processes * engine::entries_per_chunk,
+                                          .sessions = processes + 1,
+                                          .journal = journal_words});
     memory_.reset(static_cast<std::byte*>(::operator new (geo.total, std::align_val_t{engine::page_size})));
     std::memset(memory_.get(), 0, geo.total);
     view_ = {memory_.get(), geo};
@@ -51,6 +55,8 @@ class Segment {
       rec.capacity.raw = capacity;
       rec.kind.raw = static_cast<std::uint32_t>(capacity == 1 ? engine::Kind::lock : engine::Kind::semaphore);
     }
+    view_.header().slot_high.raw = processes + 1;
+    view_.header().record_high.raw = records;
     for (unsigned p = 0; p < processes; ++p) {
       view_.slot(slot_of(p)).id.raw = engine::pack(engine::SlotId{engine::SlotState::alive, 100U + p});
       view_.slot(slot_of(p)).life.raw = engine::life_waiters | (p + 1);
@@ -66,6 +72,7 @@ class Segment {
     remember(geo.entries, sizeof(Entry) * processes * engine::entries_per_chunk);
     remember(geo.notices, sizeof(engine::Notice) * records);
     remember(geo.notice_rests, sizeof(engine::NoticeRest) * records);
+    remember(geo.journal, sizeof(engine::Word128) * journal_words);
   }
 
   void reset() {
