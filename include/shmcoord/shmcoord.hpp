@@ -6,6 +6,7 @@
 #include "shmcoord/condition.hpp"       // IWYU pragma: export
 #include "shmcoord/deadlock.hpp"        // IWYU pragma: export
 #include "shmcoord/error.hpp"           // IWYU pragma: export
+#include "shmcoord/event.hpp"           // IWYU pragma: export
 #include "shmcoord/guard.hpp"           // IWYU pragma: export
 #include "shmcoord/guard_executor.hpp"  // IWYU pragma: export
 #include "shmcoord/holder_id.hpp"       // IWYU pragma: export

@@ -5,9 +5,7 @@
 #include <cstring>
 #include <optional>
 
-#include "engine/entry_text.hpp"
-#include "engine/journal_words.hpp"
-#include "engine/view.hpp"
+#include "engine/journal_report.hpp"
 
 // The journal: every change of a lock, a semaphore or a session, in a ring that any number of processes write and read.
 //
@@ -49,41 +47,6 @@
 // write it down, then void it; it tries again. Notices can get lost: with their writer.
 
 namespace shmcoord::engine {
-
-/// Text of a record, in shared memory or its writer's own.
-struct JournalText {
-  const char* row = nullptr;
-  std::size_t from = 0;
-  bool shared = true;
-};
-
-/// An entry that was read for it, as it was.
-struct JournalWitness {
-  EntryIndex entry = nil_entry;
-  std::uint64_t status = 0;
-  std::uint32_t text_version = 0;
-};
-
-struct JournalDraft {
-  JournalHead head;
-  std::array<JournalText, 4> texts;  // name, holder, reason, other; their lengths are in the head
-  std::array<JournalWitness, 2> witnesses;
-
-  [[nodiscard]] std::array<std::size_t, 4> lengths() const noexcept {
-    return {head.name_bytes, head.holder_bytes, head.reason_bytes, head.other_bytes};
-  }
-  void set_seq(std::uint64_t seq) noexcept {
-    head.seq_low = static_cast<std::uint32_t>(seq);
-    head.seq_high = static_cast<std::uint32_t>(seq >> 32U);
-  }
-  void set_token(std::uint64_t token) noexcept {
-    head.token_low = static_cast<std::uint32_t>(token);
-    head.token_high = static_cast<std::uint32_t>(token >> 32U);
-  }
-  void set_loss(Loss loss) noexcept {
-    head.flags = static_cast<std::uint16_t>(head.flags | static_cast<unsigned>(loss) << told_loss_shift);
-  }
-};
 
 /// What a record of the journal is about, and how far that has come.
 struct JournalOrigin {
@@ -137,182 +100,19 @@ void copy_journal_bytes(const JournalDraft& draft, std::size_t from, char* to, s
   part(words * journal_word_bytes - sizeof words, sizeof words, plain(&words));
 }
 
-/// What the last operation of a control word is to be told as.
-template <class P>
-class OperationReport {
- public:
-  OperationReport(const View& view, RecordIndex r, const core::Control& c) noexcept
-      : view_(view), r_(r), rec_(view.record(r)), c_(c) {}
-
-  /// False: it is none that is told, or the word moved on, so it was.
-  bool write(JournalDraft& d) const noexcept {
-    d = {};
-    if (!describe(d)) return false;
-    JournalHead& h = d.head;
-    h.source = JournalSource::record;
-    h.index = r_;
-    d.set_seq(c_.seq);
-    h.used = c_.used;
-    if (h.capacity == 0) h.capacity = capacity();
-    if (P::load(rec_.kind) == static_cast<std::uint32_t>(Kind::semaphore)) {
-      h.flags = static_cast<std::uint16_t>(h.flags | told_semaphore);
-    }
-    name(d);
-    h.words = static_cast<std::uint16_t>(journal_words_of(h.text_bytes()));
-    return true;
-  }
-
-  static constexpr bool is_told(core::Op op) noexcept {
-    using enum core::Op;
-    return op != enqueue && op != queue_first && op != cancel && op != keep && op != none && op != close && op != leave;
-  }
-
- private:
-  [[nodiscard]] std::uint32_t capacity() const noexcept { return unpack_amount(P::load(rec_.capacity)).amount; }
-  [[nodiscard]] std::uint32_t weight(EntryIndex i) const noexcept {
-    return unpack_amount(P::load(view_.entry(i).weight)).amount;
-  }
-  // Is what the operation does to the entry still to be done? Its status is a witness then.
-  bool unfinished(JournalDraft& d, EntryIndex i, bool leaves) const noexcept {
-    const std::uint64_t raw = P::load(view_.entry(i).status);
-    const Status s = unpack_status(raw);
-    const bool held = s.phase == Phase::held || s.phase == Phase::marked;
-    const bool began = s.phase == Phase::prepared && s.stamp == ((c_.seq - (leaves ? 1 : 0)) & stamp_mask);
-    const bool comes = s.phase == Phase::waiting || began;
-    JournalWitness& free = d.witnesses[d.witnesses[0].entry == nil_entry ? 0 : 1];
-    free = {i, raw, P::load(view_.entry(i).text_version)};
-    return s.record == r_ && (leaves ? held || began : comes);
-  }
-  // Gets more for a hold that there is: what that has is told when both are one.
-  [[nodiscard]] bool is_part(EntryIndex i) const noexcept { return P::load(view_.entry(i).beside) != 0; }
-  [[nodiscard]] std::uint64_t token(EntryIndex i) const noexcept {
-    return seq_of_stamp(unpack_status(P::load(view_.entry(i).status)).stamp, c_.seq);
-  }
-
-  bool describe(JournalDraft& d) const noexcept {
-    using enum core::Op;
-    JournalHead& h = d.head;
-    if (c_.op == resize) {
-      h.told = Told::room;
-      h.capacity = c_.last;
-      return c_.used < c_.last;
-    }
-    if (!is_told(c_.op) || !view_.entry_exists(c_.last)) return false;
-    const bool comes = c_.op == acquire || c_.op == grant || c_.op == join;
-    if (!unfinished(d, c_.last, !comes)) return false;
-    if (c_.op == join) {
-      h.told = Told::room;
-      h.capacity = std::min(capacity() + weight(c_.last), core::max_capacity);
-      return c_.used < h.capacity;
-    }
-    if (c_.op == acquire || c_.op == grant) {
-      return !is_part(c_.last) && holder(d, Told::acquired, c_.last, weight(c_.last), c_.seq, true);
-    }
-    if (c_.op == release) return holder(d, Told::released, c_.last, weight(c_.last), token(c_.last), false);
-    const Handoff plan = unpack_handoff(P::load(view_.entry(c_.last).handoff));
-    if (plan.stamp != handoff_stamp(r_, c_.seq)) return false;
-    if (c_.op == merge) {
-      if (!view_.entry_exists(plan.entry) || !unfinished(d, plan.entry, true)) return false;
-      const std::uint32_t sum = std::min(weight(plan.entry) + weight(c_.last), core::max_capacity);
-      return holder(d, Told::acquired, plan.entry, sum, token(plan.entry), true);
-    }
-    if (c_.op == shrink) return shrunk(d, plan.entry);
-    // A hand-off or a reclaim.
-    const bool robbed = plan.loss != Loss::none;
-    if (!holder(d, robbed ? Told::reclaimed : Told::released, c_.last, weight(c_.last), token(c_.last), false)) {
-      return false;
-    }
-    d.set_loss(plan.loss);
-    if (plan.entry == nil_entry || !view_.entry_exists(plan.entry)) return true;
-    if (!unfinished(d, plan.entry, false)) return false;
-    if (is_part(plan.entry)) return true;
-    h.told = robbed ? Told::taken_over : Told::handed_over;
-    h.other_weight = weight(plan.entry);
-    h.other_pid = pid(plan.entry);
-    std::size_t holder_bytes = 0;
-    std::size_t reason_bytes = 0;
-    const char* const row = texts(plan.entry, &holder_bytes, &reason_bytes);
-    h.other_bytes = static_cast<std::uint16_t>(holder_bytes);
-    h.reason_bytes = static_cast<std::uint16_t>(reason_bytes);
-    d.texts[3] = {row, 0};
-    d.texts[2] = {row, holder_bytes};
-    return true;
-  }
-
-  // Of a semaphore it is what came back; of a lock that is shared from now on, the hold as it is now.
-  bool shrunk(JournalDraft& d, std::uint32_t left) const noexcept {
-    const Amount before = unpack_amount(P::load(view_.entry(c_.last).weight));
-    if (before.stamp == link_stamp(r_, c_.seq)) return false;  // finished
-    const std::uint32_t had = before.amount;
-    if (P::load(rec_.kind) == static_cast<std::uint32_t>(Kind::semaphore)) {
-      return holder(d, Told::released, c_.last, had > left ? had - left : 0, token(c_.last), false);
-    }
-    return holder(d, Told::acquired, c_.last, left, token(c_.last), true);
-  }
-
-  bool holder(JournalDraft& d, Told told, EntryIndex i, std::uint32_t weight, std::uint64_t token,
-              bool with_reason) const noexcept {
-    d.head.told = told;
-    d.head.weight = weight;
-    d.head.pid = pid(i);
-    d.set_token(token);
-    std::size_t holder_bytes = 0;
-    std::size_t reason_bytes = 0;
-    const char* const row = texts(i, &holder_bytes, &reason_bytes);
-    d.head.holder_bytes = static_cast<std::uint16_t>(holder_bytes);
-    d.texts[1] = {row, 0};
-    if (with_reason) {
-      d.head.reason_bytes = static_cast<std::uint16_t>(reason_bytes);
-      d.texts[2] = {row, holder_bytes};
-    }
-    return true;
-  }
-
-  const char* texts(EntryIndex i, std::size_t* holder_bytes, std::size_t* reason_bytes) const noexcept {
-    Entry& e = view_.entry(i);
-    const std::uint32_t holder = P::load(length_word(e.holder_bytes));
-    const std::uint32_t reason = P::load(length_word(e.reason_bytes));
-    const char* const row = text_row(view_, i, holder, reason);
-    *holder_bytes = row == nullptr ? 0 : holder;
-    *reason_bytes = row == nullptr ? 0 : reason;
-    return row;
-  }
-
-  [[nodiscard]] std::int32_t pid(EntryIndex i) const noexcept {
-    if (const std::int32_t bound = RealPolicy::get(view_.entry(i).bound_pid); bound != 0) return bound;
-    const std::uint64_t owner = P::load(view_.owner_of(i));
-    const SlotIndex s = owner == 0 ? detached_slot : unpack_owner(owner).slot;
-    return s != detached_slot && view_.slot_exists(s) ? RealPolicy::get(view_.slot(s).pid) : 0;
-  }
-
-  void name(JournalDraft& d) const noexcept {
-    const std::uint32_t bytes = P::load(rec_.name_bytes);
-    if (bytes > max_name) return;
-    const char* const row = bytes <= inline_name_bytes ? rec_.name.data() : view_.long_name(r_);
-    if (bytes > inline_name_bytes && !view_.pages_exist(view_.offset_of(row), long_name_bytes)) return;
-    d.head.name_bytes = static_cast<std::uint16_t>(bytes);
-    d.texts[0] = {row, 0};
-  }
-
-  const View& view_;
-  RecordIndex r_;
-  Record& rec_;
-  const core::Control& c_;
-};
-
 }  // namespace detail
 
 template <class P>
 class Journal {
  public:
-  explicit Journal(const View& view) noexcept : view_(view), ring_(view.geo.sizes.journal) {}
+  explicit Journal(const View& view) noexcept : view_(&view), ring_(view.geo.sizes.journal) {}
 
   /// Does anybody want to hear of it? A load of a word that hardly ever changes.
   [[nodiscard]] static bool wanted(const View& view) noexcept { return (P::load(view.header().journal) & 1U) != 0; }
 
   /// Tells of the operation that made `c`, unless that was done.
   [[gnu::noinline]] void tell(RecordIndex r, const core::Control& c) const noexcept {
-    if (!detail::OperationReport<P>::is_told(c.op)) return;
+    if (!OperationReport<P>::is_told(c.op)) return;
     tell({JournalSource::record, r, c.seq});
   }
 
@@ -330,7 +130,7 @@ class Journal {
       if (!complete(tail)) return false;
       const core::Packed next{tail.seq + draft.head.words,
                               pack(JournalClaim{JournalSource::notice, 0, draft.head.words, 0})};
-      if (!P::cas(view_.header().journal_tail, tail, next)) continue;
+      if (!P::cas(view_->header().journal_tail, tail, next)) continue;
       write(
           next,
           [&](JournalDraft& d) {
@@ -346,7 +146,7 @@ class Journal {
     return false;
   }
 
-  [[nodiscard]] core::Packed load_tail() const noexcept { return core::pack(P::load(view_.header().journal_tail)); }
+  [[nodiscard]] core::Packed load_tail() const noexcept { return core::pack(P::load(view_->header().journal_tail)); }
 
   /// Where who begins to read now begins.
   [[nodiscard]] JournalEnd end() const noexcept {
@@ -377,7 +177,7 @@ class Journal {
 
   /// Wakes the readers that sleep. Who is killed inside leaves `called` behind, and the next one calls again.
   void call_readers() const noexcept {
-    Word32& word = view_.header().journal_parked;
+    Word32& word = view_->header().journal_parked;
     for (;;) {
       const std::uint32_t seen = P::load(word);
       if ((seen & (detail::reader_parked | detail::reader_called)) == 0) return;
@@ -391,8 +191,8 @@ class Journal {
 
   /// Makes readers look again.
   void interrupt() const noexcept {
-    P::add(view_.header().journal_parked, 4);
-    P::wake(view_.header().journal_parked);
+    P::add(view_->header().journal_parked, 4);
+    P::wake(view_->header().journal_parked);
   }
 
   /// A word, and whether it is of the lap that the position is in: below 0 of an earlier one, above 0 of a later one.
@@ -415,21 +215,21 @@ class Journal {
   [[nodiscard]] bool exists(std::uint64_t position, std::uint32_t words) const noexcept {
     const std::uint64_t first = position % ring_;
     const std::uint64_t there = std::min<std::uint64_t>(words, ring_ - first);
-    return view_.pages_exist(view_.geo.journal + first * sizeof(Word128), there * sizeof(Word128)) &&
-           (there == words || view_.pages_exist(view_.geo.journal, (words - there) * sizeof(Word128)));
+    return view_->pages_exist(view_->geo.journal + first * sizeof(Word128), there * sizeof(Word128)) &&
+           (there == words || view_->pages_exist(view_->geo.journal, (words - there) * sizeof(Word128)));
   }
   [[nodiscard]] std::uint32_t ring() const noexcept { return ring_; }
 
   /// The sequence up to which the origin was told.
   [[nodiscard]] Word64& journaled(const JournalOrigin& o) const noexcept {
-    return o.source == JournalSource::record ? view_.record(o.index).journaled : view_.slot(o.index).journaled;
+    return o.source == JournalSource::record ? view_->record(o.index).journaled : view_->slot(o.index).journaled;
   }
   static void raise(Word64& word, std::uint64_t to) noexcept {
     for (std::uint64_t seen = P::load(word); seen < to; seen = P::load(word)) P::cas(word, seen, to);
   }
 
  private:
-  [[nodiscard]] Word128& at(std::uint64_t position) const noexcept { return view_.journal(position % ring_); }
+  [[nodiscard]] Word128& at(std::uint64_t position) const noexcept { return view_->journal(position % ring_); }
 
   void tell(const JournalOrigin& origin) const noexcept {
     Word64& journaled = this->journaled(origin);
@@ -444,7 +244,7 @@ class Journal {
         const JournalClaim claim{origin.source, origin.index, draft.head.words, static_cast<std::uint32_t>(origin.seq)};
         const core::Packed next{tail.seq + claim.words, pack(claim)};
         if (!exists(tail.seq, claim.words)) return;
-        if (P::cas(view_.header().journal_tail, tail, next) && !complete(next)) return;
+        if (P::cas(view_->header().journal_tail, tail, next) && !complete(next)) return;
       }
     }
     if (P::keeps(Safety::journal_calls)) call_readers();
@@ -454,11 +254,11 @@ class Journal {
   [[nodiscard]] std::optional<JournalOrigin> origin_of(const JournalClaim& claim) const noexcept {
     std::uint64_t seq = 0;
     if (claim.source == JournalSource::record) {
-      if (!view_.record_exists(claim.index)) return std::nullopt;
-      seq = P::load_seq(view_.record(claim.index).control);
+      if (!view_->record_exists(claim.index)) return std::nullopt;
+      seq = P::load_seq(view_->record(claim.index).control);
     } else if (claim.source == JournalSource::session) {
-      if (!view_.slot_exists(claim.index)) return std::nullopt;
-      const std::uint64_t incarnation = unpack_slot(P::load(view_.slot(claim.index).id)).incarnation;
+      if (!view_->slot_exists(claim.index)) return std::nullopt;
+      const std::uint64_t incarnation = unpack_slot(P::load(view_->slot(claim.index).id)).incarnation;
       seq = session_seq(incarnation, static_cast<SessionStage>(claim.seq & 3U));
     } else {
       return std::nullopt;
@@ -472,12 +272,12 @@ class Journal {
     if (o.source == JournalSource::record) {
       for (const JournalWitness& w : draft.witnesses) {
         if (w.entry == nil_entry) continue;
-        Entry& e = view_.entry(w.entry);
+        Entry& e = view_->entry(w.entry);
         if (P::load(e.status) != w.status || P::load(e.text_version) != w.text_version) return false;
       }
-      return P::load_seq(view_.record(o.index).control) == o.seq;
+      return P::load_seq(view_->record(o.index).control) == o.seq;
     }
-    const SlotId id = unpack_slot(P::load(view_.slot(o.index).id));
+    const SlotId id = unpack_slot(P::load(view_->slot(o.index).id));
     const bool ended = id.state == SlotState::dying;
     if (o.seq == session_seq(id.incarnation, SessionStage::ended)) return ended;
     return o.seq == session_seq(id.incarnation, SessionStage::joined) &&
@@ -486,11 +286,12 @@ class Journal {
 
   [[nodiscard]] bool describe(const JournalOrigin& o, JournalDraft& draft) const noexcept {
     if (o.source == JournalSource::record) {
-      const core::Control c = P::load(view_.record(o.index).control);
-      return c.seq == o.seq && detail::OperationReport<P>(view_, o.index, c).write(draft);
+      const core::Control c = P::load(view_->record(o.index).control);
+      return c.seq == o.seq && OperationReport<P>(*view_, o.index, c).write(draft);
     }
-    SessionSlot& slot = view_.slot(o.index);
+    SessionSlot& slot = view_->slot(o.index);
     draft = {};
+    if (!current(o, draft)) return false;
     JournalHead& h = draft.head;
     const bool left = (P::load(slot.flags) & slot_leaving) != 0;
     h.told = (o.seq & 3U) == static_cast<std::uint64_t>(SessionStage::joined) ? Told::session_joined
@@ -523,7 +324,7 @@ class Journal {
     return unpack_stamp(P::load_seq(at(position))).lap == journal_lap(position, ring_);
   }
   [[nodiscard]] bool is_tail(const core::Packed& tail) const noexcept {
-    return P::load_seq(view_.header().journal_tail) == tail.seq || !P::keeps(Safety::journal_tail_current);
+    return P::load_seq(view_->header().journal_tail) == tail.seq || !P::keeps(Safety::journal_tail_current);
   }
   // A notice is written in well under a microsecond, unless its writer was interrupted just there.
   void await(const core::Packed& tail) const noexcept {
@@ -573,10 +374,11 @@ class Journal {
       for (std::size_t n = 0; n < count; ++n) read[n] = P::guess(at(begin + first + n));
       for (;;) {
         detail::copy_journal_bytes<P>(draft, first * journal_word_bytes, bytes.data(), count * journal_word_bytes);
+        if (!is_tail(tail)) return;
         if (!real || current(draft)) break;
         real = make();  // a late finisher came by; or it moved on
       }
-      if (!is_tail(tail)) return;
+      if (!is_tail(tail)) return;  // after `current`, and after the words were read
       for (std::size_t n = 0; n < count; ++n) {
         const std::uint64_t position = begin + first + n;
         const std::uint32_t lap = journal_lap(position, ring_);
@@ -599,7 +401,7 @@ class Journal {
     const std::uint64_t seq = second.seq >> 32U | second.bits << 32U;
     const JournalOrigin origin{claim.source, claim.index, seq};
     // The ring may be damaged.
-    if (claim.source == JournalSource::record ? !view_.record_exists(claim.index) : !view_.slot_exists(claim.index))
+    if (claim.source == JournalSource::record ? !view_->record_exists(claim.index) : !view_->slot_exists(claim.index))
       return;
     if (static_cast<std::uint32_t>(seq) == claim.seq) raise(journaled(origin), seq);
   }
@@ -613,7 +415,7 @@ class Journal {
     return true;
   }
 
-  const View& view_;
+  const View* view_;
   std::uint32_t ring_;
 };
 

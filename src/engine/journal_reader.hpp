@@ -33,12 +33,14 @@ enum class JournalRead : std::uint8_t {
 template <class P>
 class JournalReader {
  public:
-  /// From where a subscriber begins, or from the oldest record that there is.
+  /// From where a subscriber begins; or from the oldest record that there is, where that number is expected.
   JournalReader(const View& view, const JournalEnd& from) noexcept
-      : view_(view), journal_(view), position_(from.position), expected_(from.number) {}
-  explicit JournalReader(const View& view) noexcept : JournalReader(view, {}) { skip_to(0); }
+      : view_(&view), journal_(view), position_(from.position), expected_(from.number) {}
+  JournalReader(const View& view, std::uint64_t number) noexcept : JournalReader(view, JournalEnd{0, number}) {
+    skip_to(0);
+  }
 
-  [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
+  [[nodiscard]] bool at_end() const noexcept { return P::load_seq(view_->header().journal_tail) == position_; }
 
   /// `lost` is set when it was lapped.
   JournalRead next(JournalRecord& record, std::uint64_t& lost) {
@@ -74,12 +76,12 @@ class JournalReader {
   /// Sleeps until there is more, `ready()` and somebody says so by interrupt(), or the deadline.
   template <class Ready>
   void wait(std::int64_t deadline_ns, Ready&& ready) const noexcept {
-    Word32& word = view_.header().journal_parked;
+    Word32& word = view_->header().journal_parked;
     const std::uint32_t seen = P::load(word);
     const std::uint32_t parked = seen | detail::reader_parked;
     if (seen != parked && !P::cas(word, seen, parked)) return;
     P::fence();  // parked before the last look; pairs with call_readers()
-    if (P::load_seq(view_.header().journal_tail) != position_ || ready()) return;
+    if (!at_end() || ready()) return;
     const WaitOn on{&word, parked};
     P::wait({&on, 1}, deadline_ns);
   }
@@ -134,7 +136,7 @@ class JournalReader {
     }
   }
 
-  const View& view_;
+  const View* view_;
   Journal<P> journal_;
   std::uint64_t position_;
   std::uint64_t expected_;  // number of the next record; 0: not known

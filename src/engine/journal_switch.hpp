@@ -3,6 +3,7 @@
 #include "engine/journal.hpp"
 
 // Whether changes are journaled: only while somebody listens, unless the segment was made to keep them always.
+// A session may subscribe several times; its mark counts.
 //
 // The word {epoch:62 | state:2} is off, starting or on; changes are told in both of the last. Who subscribes marks its
 // session slot first, then:
@@ -30,8 +31,7 @@ class JournalSwitch {
 
   /// Where to begin reading: whatever is changed from now on stands there or behind it. The ring's pages exist.
   JournalEnd subscribe(SlotIndex self) const noexcept {
-    P::store(view_.slot(self).subscribed, 1);
-    P::fence();  // the mark before the look at the word; pairs with turn_off()
+    P::add(view_.slot(self).subscribed, 1);  // before the look at the word; pairs with turn_off()
     for (;;) {
       const std::uint64_t seen = P::load(word());
       if (state_of(seen) == JournalState::on) {
@@ -50,8 +50,7 @@ class JournalSwitch {
   }
 
   void unsubscribe(SlotIndex self) const noexcept {
-    P::store(view_.slot(self).subscribed, 0);
-    turn_off();
+    if (P::add(view_.slot(self).subscribed, ~std::uint32_t{0}) == 1) turn_off();
   }
 
   /// If nobody listens any more.

@@ -12,6 +12,10 @@
 // What the public handles hold. The face translates: names and options in, exceptions or error codes out; everything
 // that thinks is in PrimitiveClient and Participant.
 
+namespace shmcoord::process {
+class Dispatcher;
+}
+
 namespace shmcoord {
 
 /// Handles of one name in one session share one PrimitiveClient, so that equal holder ids are one holder (C-50). It
@@ -22,8 +26,11 @@ struct Session::State {
   std::mutex mutex;
   std::map<std::pair<engine::Kind, std::string>, std::shared_ptr<process::PrimitiveClient>> clients;
   std::size_t forget_above = 64;
+  std::weak_ptr<process::Dispatcher> dispatcher;
 
   std::shared_ptr<process::PrimitiveClient> client(std::string_view name, const process::NameOptions& options);
+  /// Who reads the journal for this session, while somebody has it.
+  std::shared_ptr<process::Dispatcher> events();
 };
 
 struct detail::Access {

@@ -15,6 +15,7 @@
 #include "process/lease.hpp"
 #include "process/liveness.hpp"
 #include "process/recovery.hpp"
+#include "process/telling.hpp"
 
 // Acquiring. Attaching: primitive_client_attach.cpp; ending and losing a hold: primitive_client_hold.cpp; looking, and
 // what is done about holders that are gone: primitive_client_look.cpp; descriptors: primitive_client_poll.cpp.
@@ -477,6 +478,7 @@ Answer PrimitiveClient::not_held(const Hold& hold, AcquireResult result, bool im
   Answer answer{{result, 0, std::nullopt, tell ? holder() : std::nullopt}};
   answer.available = amounts().available();
   answer.impossible = impossible;
+  if (result == AcquireResult::busy) tell_denied(view(), hold.ops.index(), hold.entry, answer.current);
   return answer;
 }
 

@@ -13,6 +13,7 @@
 #include "process/host.hpp"
 #include "process/lease.hpp"
 #include "process/snapshot.hpp"
+#include "process/telling.hpp"
 
 namespace shmcoord::process {
 
@@ -246,6 +247,7 @@ SweepReport sweep(const Mapping& mapping, std::int64_t now_ns, const SweepOption
     if (a.kind == Action::Kind::bury_session) {
       report.buried += bury(mapping, a.slot, a.incarnation) ? 1U : 0U;
     } else if (a.kind == Action::Kind::reclaim_lease) {
+      tell_stale(view, a.record, a.entry, a.why);
       const engine::Result r = reclaim_lease(mapping, a.record, a.entry, now_ns);
       report.reclaimed += r.step == engine::Step::reclaimed ? 1U : 0U;
     } else if (a.slot == engine::detached_slot) {

@@ -228,6 +228,56 @@ TEST(JournalSim, three_on_two_names_who_lap_each_other) {
   judge("lapped", World({{0}, {1, 1, 1, 1}, {0}}, false).scenario(), {.preemptions = 2, .deaths = 1}, {.deaths = 2});
 }
 
+// Two bury a session, the slot is somebody else's soon, and a third, who has nothing to do with it, completes what they
+// began.
+TEST(JournalSim, the_end_of_a_session_is_told_once) {
+  Segment segment(1);
+  Scenario s;
+  segment.name_words(s);
+  const SlotIndex dead = Segment::slot_of(2);
+  s.on_start([&] {
+    segment.reset();
+    segment.view().header().journal.raw = on;
+    P::store(segment.view().slot(dead).id, pack(SlotId{SlotState::dying, 102}));
+    P::store(segment.view().entry(Segment::entry_of(1)).weight, 1);
+  });
+  for (const char* const name : {"burier", "second burier"}) {
+    s.mortal(name, [&] {
+      Word64& id = segment.view().slot(dead).id;
+      const std::uint64_t dying = pack(SlotId{SlotState::dying, 102});
+      if (P::load(id) != dying) return;
+      const Journal<P> journal(segment.view());
+      journal.tell_session(dead, 102, SessionStage::joined);
+      journal.tell_session(dead, 102, SessionStage::ended);
+      if (P::cas(id, dying, pack(SlotId{SlotState::free, 102}))) {
+        P::cas(id, pack(SlotId{SlotState::free, 102}), pack(SlotId{SlotState::joining, 103}));
+      }
+    });
+  }
+  s.task("c", [&] {
+    const Result got = segment.ops(0).try_acquire(Segment::entry_of(1), 1, P::now_ns());
+    segment.ops(0).release(Segment::entry_of(1), got.seq);
+  });
+  s.at_end([&] {
+    JournalReader<P> reader(segment.view(), {0, 1});
+    JournalRecord record;
+    std::uint64_t lost = 0;
+    int joined = 0;
+    int died = 0;
+    int changes = 0;
+    while (reader.next(record, lost) == JournalRead::record) {
+      joined += record.head.told == Told::session_joined ? 1 : 0;
+      died += record.head.told == Told::session_died ? 1 : 0;
+      changes += record.head.source == JournalSource::record ? 1 : 0;
+    }
+    const bool buried = unpack_slot(P::load(segment.view().slot(dead).id)).state != SlotState::dying;
+    require(changes == 2, "a change was not told");
+    require(joined <= 1 && died <= 1, "told twice");
+    require(!buried || (joined == 1 && died == 1), "buried, and not told");
+  });
+  judge("the end of a session", s, {.preemptions = 3, .deaths = 1}, {.deaths = 2});
+}
+
 // --- readers -------------------------------------------------------------------------------------------------------
 
 // Whoever sleeps is woken for each change, also when who made it dies before it could call.

@@ -29,10 +29,11 @@ namespace shmcoord::test {
 /// A new segment with a unique name; at the end, whoever made it finds it sound and removes it.
 class OwnSegment {
  public:
-  explicit OwnSegment(engine::Sizes sizes = {.names = 64, .entries = 512, .sessions = 64}) : maker_(::getpid()) {
+  explicit OwnSegment(engine::Sizes sizes = {.names = 64, .entries = 512, .sessions = 64}, std::uint32_t flags = 0)
+      : maker_(::getpid()) {
     static int count = 0;
     name_ = "test-" + std::to_string(maker_) + "-" + std::to_string(++count);
-    mapping_ = engine::Mapping::create(name_, {.sizes = sizes, .mode = 0600, .group = {}});
+    mapping_ = engine::Mapping::create(name_, {.sizes = sizes, .mode = 0600, .group = {}, .flags = flags});
   }
   ~OwnSegment() {
     if (::getpid() != maker_) return;

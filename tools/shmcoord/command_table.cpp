@@ -3,8 +3,11 @@
 #include <array>
 #include <string>
 
+#include "core/event_pattern.hpp"
 #include "shmcoord/durations.hpp"
+#include "shmcoord/events.hpp"
 #include "shmcoord/inspect.hpp"
+#include "shmcoord/numbers.hpp"
 #include "shmcoord/reap.hpp"
 
 namespace shmcoord::tool {
@@ -102,6 +105,11 @@ constexpr std::array create_options{
     Option{"--entries", "N",
            "holders and waiters at once (default 250000); a session, or a hold without a process, takes 8"},
     Option{"--sessions", "N", "processes joined at once (default 4096)"},
+    Option{"--journal", nullptr, "keep events also while nobody follows them; takes 4 MiB, and each lock some time"},
+};
+constexpr std::array events_options{
+    Option{"--since", "N", "begin with event number N, as far as the journal still has it"},
+    Option{"--no-follow", nullptr, "end when there is no more, instead of waiting for it"},
 };
 
 int inspect(const Arguments& a) {
@@ -115,6 +123,28 @@ int inspect(const Arguments& a) {
     throw UsageError{"--dot excludes --watch and --json: it is one picture for Graphviz"};
   }
   return inspect_command(args);
+}
+
+int events(const Arguments& a) {
+  EventsArgs args;
+  args.global = a.global;
+  args.patterns = a.words;
+  for (const std::string& p : args.patterns) {
+    if (const std::string_view fault = core::check_pattern(p); !fault.empty()) {
+      throw UsageError{"the pattern '" + p + "' " + std::string(fault)};
+    }
+  }
+  args.follow = !a.has("--no-follow");
+  if (const auto since = a.value("--since")) {
+    std::uint64_t number = 0;
+    if (!parse_whole(*since, number) || number == 0) {
+      throw UsageError{"--since '" + *since + "': the number of an event, 1 or more"};
+    }
+    args.since = number;
+  } else if (!args.follow) {
+    args.since = 1;
+  }
+  return events_command(args);
 }
 
 int reap(const Arguments& a) {
@@ -193,6 +223,15 @@ constexpr std::array inspect_more{
     "once, and watched on.",
     "A `notice` says what is missing here or around a session (a system call, /proc), and what is done without it.",
 };
+constexpr std::array events_more{
+    "A pattern is the name of an event (`lock:released`), or has a `*` for one part of it (`lock:*`, `*:reclaimed`); "
+    "`lock:` is all that begin so, `*` is every event. Without a pattern: every event. With several: what one of them "
+    "matches.",
+    "There are lock: and semaphore:acquired, released, denied, reclaimed and stale; session:joined, left and died; "
+    "guard:registered, removed, evaluating, passed and failed; journal:started and lost.",
+    "Each change is told once and in its order, whoever is killed. Events are written down only while somebody "
+    "follows them, unless the segment was made with --journal. Who reads too slowly is told how many were lost.",
+};
 constexpr std::array check_more{
     "`damage` is what no operation and no death leaves behind. `pending` is what a death left half done; the next "
     "caller or the reaper finishes it. The segment may be in use; a saved copy is given by its path (-s ./copy).",
@@ -234,6 +273,7 @@ constexpr std::array command_list{
     Command{"sem remove", Words::one, "remove the name", force_options, sem_remove},
     Command{"inspect", Words::any, "everything: sessions, locks, semaphores, holders, waiters", inspect_options,
             inspect, inspect_more},
+    Command{"events", Words::any, "print what happens, as it happens", events_options, events, events_more},
     Command{"reap", Words::none, "clean up after the dead, in the foreground", reap_options, reap},
     Command{"force-release", Words::one, "take a lock or semaphore away from its holders: the operator's last resort",
             force_release_options, force_release, force_release_more},

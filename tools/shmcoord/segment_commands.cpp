@@ -108,6 +108,7 @@ int segment_create(const Arguments& arguments) {
   take_count(arguments, "--sessions", options.sessions);
   if (const auto mode = arguments.value("--mode")) options.mode = parse_mode(*mode);
   if (const auto group = arguments.value("--group")) options.group = parse_group(*group);
+  options.journal = arguments.has("--journal");
   const Segment segment = opening([&] { return Segment::create(arguments.global.segment, options); });
   if (arguments.global.json) {
     print_line(json_text(json::object{{"name", segment.name()}, {"path", segment.path()}, {"result", "created"}}));

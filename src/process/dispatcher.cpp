@@ -1,0 +1,130 @@
+#include "process/dispatcher.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/event_pattern.hpp"
+#include "engine/wait.hpp"
+#include "process/clock.hpp"
+
+namespace shmcoord::process {
+namespace {
+
+using engine::RealPolicy;
+
+/// A thread of ours that gets none of the program's signals.
+template <class Body>
+std::jthread quiet_thread(Body&& body) {
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    std::jthread thread(std::forward<Body>(body));
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return thread;
+  } catch (...) {
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
+  }
+}
+
+}  // namespace
+
+// --- one subscription ------------------------------------------------------------------------------------------------
+
+Mailbox::Mailbox(std::vector<std::string> patterns, std::function<void(const Event&)> callback)
+    : patterns_(std::move(patterns)),
+      callback_(std::move(callback)),
+      thread_(quiet_thread([this](const std::stop_token& stop) { deliver(stop); })) {}
+
+Mailbox::~Mailbox() {
+  thread_.request_stop();
+  RealPolicy::add(filled_, 1);
+  RealPolicy::wake(filled_);
+}
+
+bool Mailbox::wants(const Event& event) const noexcept {
+  if (event.kind == EventKind::journal_lost) return true;
+  return std::any_of(patterns_.begin(), patterns_.end(),
+                     [&](const std::string& p) { return core::pattern_matches(p, event.name()); });
+}
+
+void Mailbox::put(const std::shared_ptr<const Event>& event) {
+  if (lost_ != 0) {
+    Event lost;
+    lost.kind = EventKind::journal_lost;
+    lost.number = event->number;
+    lost.lost = lost_;
+    lost.at = event->at;
+    if (queue_.push(std::make_shared<const Event>(std::move(lost)))) lost_ = 0;
+  }
+  if (lost_ != 0 || !queue_.push(event)) {
+    ++lost_;
+    return;
+  }
+  RealPolicy::add(filled_, 1);
+  RealPolicy::wake(filled_);
+}
+
+void Mailbox::call(const Event& event) noexcept {
+  try {
+    callback_(event);
+  } catch (...) {  // its own business
+  }
+}
+
+void Mailbox::deliver(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    const std::uint32_t seen = RealPolicy::load(filled_);
+    if (queue_.consume_one([this](const std::shared_ptr<const Event>& event) { call(*event); })) continue;
+    if (stop.stop_requested()) return;
+    const engine::WaitOn word{&filled_, seen};
+    RealPolicy::wait({&word, 1}, real_clock().now_ns() + 60 * engine::recheck_ns);
+  }
+}
+
+// --- all of a session ------------------------------------------------------------------------------------------------
+
+Dispatcher::Dispatcher(const std::shared_ptr<Participant>& participant)
+    : participant_(participant),
+      stream_(participant),
+      thread_(quiet_thread([this](const std::stop_token& stop) { read(stop); })) {}
+
+Dispatcher::~Dispatcher() {
+  thread_.request_stop();
+  stream_.interrupt();
+  thread_.join();
+}
+
+void Dispatcher::add(Mailbox& mailbox) {
+  const std::scoped_lock lock(mutex_);
+  mailboxes_.push_back(&mailbox);
+}
+
+void Dispatcher::remove(Mailbox& mailbox) noexcept {
+  const std::scoped_lock lock(mutex_);
+  std::erase(mailboxes_, &mailbox);
+}
+
+void Dispatcher::read(const std::stop_token& stop) {
+  try {
+    while (!stop.stop_requested() && participant_->usable()) {
+      while (auto event = stream_.next()) {
+        const auto shared = std::make_shared<const Event>(*std::move(event));
+        const std::scoped_lock lock(mutex_);
+        for (Mailbox* const mailbox : mailboxes_) {
+          if (mailbox->wants(*shared)) mailbox->put(shared);
+        }
+        if (stop.stop_requested()) return;
+      }
+      stream_.wait(real_clock().now_ns() + engine::recheck_ns);
+    }
+  } catch (const std::exception&) {  // a damaged journal, or no memory: nothing more is delivered
+  }
+}
+
+}  // namespace shmcoord::process

@@ -1,0 +1,98 @@
+#include "process/telling.hpp"
+
+#include <algorithm>
+
+#include "engine/entry_text.hpp"
+#include "engine/journal.hpp"
+#include "engine/name_index.hpp"
+
+namespace shmcoord::process {
+namespace {
+
+using engine::JournalDraft;
+using engine::RealPolicy;
+using engine::Told;
+
+// Its texts stay the caller's.
+struct Notice {
+  JournalDraft draft;
+
+  void set(std::size_t which, std::uint16_t engine::JournalHead::*bytes, const std::string& text, std::size_t most) {
+    draft.head.*bytes = static_cast<std::uint16_t>(std::min(text.size(), most));
+    draft.texts[which] = {text.data(), 0, false};
+  }
+  void name(const std::string& text) { set(0, &engine::JournalHead::name_bytes, text, engine::max_name); }
+  void holder(const std::string& text) { set(1, &engine::JournalHead::holder_bytes, text, engine::max_holder); }
+  void reason(const std::string& text) { set(2, &engine::JournalHead::reason_bytes, text, engine::max_reason); }
+  void other(const std::string& text) { set(3, &engine::JournalHead::other_bytes, text, engine::max_holder); }
+  void tell(const engine::View& view) const { (void)engine::Journal<RealPolicy>(view).notice(draft); }
+};
+
+std::int32_t pid_of(const engine::View& view, engine::EntryIndex entry) {
+  const std::uint64_t owner = RealPolicy::load(view.owner_of(entry));
+  if (owner == 0) return 0;
+  const engine::SlotIndex s = engine::unpack_owner(owner).slot;
+  return s != engine::detached_slot && view.slot_exists(s) ? RealPolicy::get(view.slot(s).pid) : 0;
+}
+
+// What both notices about an entry of a name say. The name is copied into `name`, the holder into `texts`.
+void about(const engine::View& view, engine::RecordIndex record, engine::EntryIndex entry, std::string& name,
+           engine::EntryTexts& texts, Notice& notice) {
+  const engine::Record& rec = view.record(record);
+  engine::JournalHead& head = notice.draft.head;
+  if (RealPolicy::load(rec.kind) == static_cast<std::uint32_t>(engine::Kind::semaphore)) {
+    head.flags = engine::told_semaphore;
+  }
+  const core::Control now = RealPolicy::load(rec.control);
+  head.used = now.used;
+  head.capacity = engine::unpack_amount(RealPolicy::load(rec.capacity)).amount;
+  name = engine::NameIndex<RealPolicy>(view).name_of({record, RealPolicy::load(rec.generation)});
+  notice.name(name);
+  engine::read_texts(view, entry, texts);
+  notice.holder(texts.holder);
+  head.weight = engine::unpack_amount(RealPolicy::load(view.entry(entry).weight)).amount;
+  head.pid = pid_of(view, entry);
+}
+
+}  // namespace
+
+void tell_denied(const engine::View& view, engine::RecordIndex record, engine::EntryIndex asked,
+                 const std::optional<HolderInfo>& holder) {
+  if (!engine::Journal<RealPolicy>::wanted(view)) return;
+  Notice notice;
+  std::string name;
+  engine::EntryTexts texts;
+  about(view, record, asked, name, texts, notice);
+  notice.draft.head.told = Told::denied;
+  const std::string other = holder ? holder->holder : std::string();
+  notice.other(other);
+  notice.tell(view);
+}
+
+void tell_stale(const engine::View& view, engine::RecordIndex record, engine::EntryIndex held, Loss why) {
+  if (!engine::Journal<RealPolicy>::wanted(view)) return;
+  Notice notice;
+  std::string name;
+  engine::EntryTexts texts;
+  about(view, record, held, name, texts, notice);
+  notice.draft.head.told = Told::stale;
+  notice.draft.set_loss(why);
+  const engine::Status status = engine::unpack_status(RealPolicy::load(view.entry(held).status));
+  notice.draft.set_token(engine::seq_of_stamp(status.stamp, RealPolicy::load_seq(view.record(record).control)));
+  notice.tell(view);
+}
+
+void tell_event(const engine::View& view, const Event& event, std::int32_t pid) {
+  if (!engine::Journal<RealPolicy>::wanted(view)) return;
+  Notice notice;
+  notice.draft.head.told = Told::named;
+  notice.draft.head.index = static_cast<std::uint32_t>(event.kind);
+  notice.draft.head.pid = pid;
+  notice.name(event.subject);
+  notice.holder(event.holder);
+  notice.reason(event.reason);
+  notice.other(event.other);
+  notice.tell(view);
+}
+
+}  // namespace shmcoord::process
