@@ -44,6 +44,59 @@ void pair_case() {
 }
 const Register pair_is_a_case{"pair", "an uncontended pair beside every other lock", pair_case};
 
+// --- a pair that somebody hears of -------------------------------------------------------------------------------------
+
+/// A process that subscribes while it is wanted.
+class Listener {
+ public:
+  Listener() : wanted_(shared<Word32>()), listens_(shared<Word32>()) {
+    pid_ = child([this] {
+      Session session{segment()};
+      for (;;) {
+        await_parent([this] { return RealPolicy::load(wanted_) != 0; });
+        const Subscription all(session, {"*"}, [](const Event&) {});
+        RealPolicy::store(listens_, 1);
+        await_parent([this] { return RealPolicy::load(wanted_) == 0; });
+        RealPolicy::store(listens_, 0);
+      }
+    });
+  }
+  void listen(bool yes) {
+    RealPolicy::store(wanted_, yes ? 1 : 0);
+    await({&pid_, 1}, [&] { return (RealPolicy::load(listens_) != 0) == yes; });
+  }
+  ~Listener() { end_child(pid_); }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+ private:
+  template <class Condition>
+  static void await_parent(Condition&& condition) {
+    while (!condition()) ::usleep(500);
+  }
+  Word32& wanted_;
+  Word32& listens_;
+  pid_t pid_ = -1;
+};
+
+void heard_case() {
+  Comparison c("acquire + release, uncontended, while another process hears of it", "ns", 41);
+  Listener listener;
+  const std::shared_ptr<LockPeer> lock = our_lock("heard");
+  lock->enter();
+  const int n = repeats(pairs_in(*lock, 0.004));
+  c.ours([&] {
+    listener.listen(true);
+    const double ns = lock->pairs(n);
+    listener.listen(false);
+    return ns;
+  });
+  c.peer("the same while nobody listens", 12, [&] { return lock->pairs(n); });
+  c.run();
+}
+const Register heard_is_a_case{
+    "heard", "an uncontended pair while somebody subscribes, beside one that nobody hears of", heard_case};
+
 // --- a try that is refused -------------------------------------------------------------------------------------------
 
 void try_case() {

@@ -71,7 +71,7 @@ struct SHMCOORD_EXPORT Event {
   std::int32_t pid = 0;          ///< of the holder, in its own namespace; 0: not known, or bound to none
   std::uint64_t session_id = 0;  ///< of a session
   std::uint64_t lost = 0;        ///< of journal:lost
-  std::chrono::steady_clock::time_point at = {};  ///< when it was written down
+  std::chrono::steady_clock::time_point at = {};  ///< when it was written down, to a tick (1 to 4 ms)
 
   [[nodiscard]] std::string_view name() const noexcept { return to_string(kind); }
 };

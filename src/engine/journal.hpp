@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <optional>
 
@@ -82,8 +83,8 @@ void copy_journal_bytes(const JournalDraft& draft, std::size_t from, char* to, s
       std::memcpy(dst, static_cast<const char*>(bytes) + skip, n);
     };
   };
-  part(0, sizeof draft.head, plain(&draft.head));
-  std::size_t at = sizeof draft.head;
+  std::size_t at = draft.head.head_bytes();
+  part(0, at, plain(&draft.head));
   const std::array<std::size_t, 4> lengths = draft.lengths();
   for (std::size_t t = 0; t < lengths.size(); ++t) {
     const JournalText& text = draft.texts[t];
@@ -105,7 +106,8 @@ void copy_journal_bytes(const JournalDraft& draft, std::size_t from, char* to, s
 template <class P>
 class Journal {
  public:
-  explicit Journal(const View& view) noexcept : view_(&view), ring_(view.geo.sizes.journal) {}
+  explicit Journal(const View& view) noexcept
+      : view_(&view), ring_(view.geo.sizes.journal), ring_bits_(static_cast<unsigned>(std::countr_zero(ring_))) {}
 
   /// Does anybody want to hear of it? A load of a word that hardly ever changes.
   [[nodiscard]] static bool wanted(const View& view) noexcept { return (P::load(view.header().journal) & 1U) != 0; }
@@ -124,20 +126,16 @@ class Journal {
   /// What only the caller knows. False: it could not be written down.
   bool notice(JournalDraft draft) const noexcept {
     draft.head.source = JournalSource::notice;
-    draft.head.words = static_cast<std::uint16_t>(journal_words_of(draft.head.text_bytes()));
+    draft.head.words = journal_words_of(draft.head);
     for (int n = 0; n < detail::journal_notice_tries; ++n) {
       const core::Packed tail = load_tail();
       if (!complete(tail)) return false;
       const core::Packed next{tail.seq + draft.head.words,
                               pack(JournalClaim{JournalSource::notice, 0, draft.head.words, 0})};
       if (!P::cas(view_->header().journal_tail, tail, next)) continue;
+      JournalDraft copy = draft;
       write(
-          next,
-          [&](JournalDraft& d) {
-            d = draft;
-            return true;
-          },
-          [](const JournalDraft&) { return true; });
+          next, copy, [](JournalDraft&) { return true; }, [](const JournalDraft&) { return true; });
       if (is_real(next)) {
         call_readers();
         return true;
@@ -162,14 +160,15 @@ class Journal {
   bool complete(const core::Packed& tail) const noexcept {
     const JournalClaim claim = unpack_claim(tail.bits);
     if (claim.source == JournalSource::none) return true;
-    if (claim.words < journal_head_words || claim.words > tail.seq || claim.words > ring_ / 2) return false;
+    if (claim.words < least_journal_words || claim.words > tail.seq || claim.words > ring_ / 2) return false;
     if (!exists(tail.seq - claim.words, claim.words)) return false;
     if (!is_written(tail.seq - 1)) {
       const auto origin = origin_of(claim);
       if (claim.source == JournalSource::notice) await(tail);
-      write(
-          tail, [&](JournalDraft& draft) { return origin && describe(*origin, draft); },
-          [&](const JournalDraft& draft) { return current(*origin, draft); });
+      const auto describe_it = [&](JournalDraft& draft) { return origin && describe(*origin, draft); };
+      JournalDraft draft;
+      if (!describe_it(draft)) draft = {};
+      write(tail, draft, describe_it, [&](const JournalDraft& d) { return current(*origin, d); });
     }
     mark(tail, claim);
     return true;
@@ -204,7 +203,7 @@ class Journal {
   [[nodiscard]] Seen look(std::uint64_t position) const noexcept {
     const core::Packed word = core::pack(P::load(at(position)));
     const JournalStamp stamp = unpack_stamp(word.seq);
-    const std::uint32_t ahead = (stamp.lap - journal_lap(position, ring_)) & journal_lap_mask;
+    const std::uint32_t ahead = (stamp.lap - journal_lap(position, ring_bits_)) & journal_lap_mask;
     return {word, stamp, ahead == 0 ? 0 : ahead <= journal_lap_mask / 2 ? 1 : -1};
   }
   static void payload_of(const core::Packed& word, char* to) noexcept {
@@ -213,7 +212,7 @@ class Journal {
     std::memcpy(to + sizeof four, &word.bits, sizeof word.bits);
   }
   [[nodiscard]] bool exists(std::uint64_t position, std::uint32_t words) const noexcept {
-    const std::uint64_t first = position % ring_;
+    const std::uint64_t first = position & (ring_ - 1);
     const std::uint64_t there = std::min<std::uint64_t>(words, ring_ - first);
     return view_->pages_exist(view_->geo.journal + first * sizeof(Word128), there * sizeof(Word128)) &&
            (there == words || view_->pages_exist(view_->geo.journal, (words - there) * sizeof(Word128)));
@@ -229,7 +228,7 @@ class Journal {
   }
 
  private:
-  [[nodiscard]] Word128& at(std::uint64_t position) const noexcept { return view_->journal(position % ring_); }
+  [[nodiscard]] Word128& at(std::uint64_t position) const noexcept { return view_->journal(position & (ring_ - 1)); }
 
   void tell(const JournalOrigin& origin) const noexcept {
     Word64& journaled = this->journaled(origin);
@@ -244,7 +243,11 @@ class Journal {
         const JournalClaim claim{origin.source, origin.index, draft.head.words, static_cast<std::uint32_t>(origin.seq)};
         const core::Packed next{tail.seq + claim.words, pack(claim)};
         if (!exists(tail.seq, claim.words)) return;
-        if (P::cas(view_->header().journal_tail, tail, next) && !complete(next)) return;
+        if (!P::cas(view_->header().journal_tail, tail, next)) continue;
+        write(
+            next, draft, [&](JournalDraft& d) { return describe(origin, d); },
+            [&](const JournalDraft& d) { return current(origin, d); });
+        mark(next, claim);
       }
     }
     if (P::keeps(Safety::journal_calls)) call_readers();
@@ -302,11 +305,11 @@ class Journal {
     h.pid = RealPolicy::get(slot.pid);
     draft.set_seq(o.seq);
     draft.set_token(RealPolicy::get(slot.session_id));
-    h.name_bytes = line_bytes(slot.label.data(), slot.label.size());
+    h.name_bytes = static_cast<std::uint8_t>(line_bytes(slot.label.data(), slot.label.size()));
     h.reason_bytes = line_bytes(slot.command.data(), slot.command.size());
     draft.texts[0] = {slot.label.data(), 0};
     draft.texts[2] = {slot.command.data(), 0};
-    h.words = static_cast<std::uint16_t>(journal_words_of(h.text_bytes()));
+    h.words = journal_words_of(h);
     return true;
   }
   static std::uint16_t line_bytes(const char* row, std::size_t size) noexcept {
@@ -321,7 +324,7 @@ class Journal {
   }
 
   [[nodiscard]] bool is_written(std::uint64_t position) const noexcept {
-    return unpack_stamp(P::load_seq(at(position))).lap == journal_lap(position, ring_);
+    return unpack_stamp(P::load_seq(at(position))).lap == journal_lap(position, ring_bits_);
   }
   [[nodiscard]] bool is_tail(const core::Packed& tail) const noexcept {
     return P::load_seq(view_->header().journal_tail) == tail.seq || !P::keeps(Safety::journal_tail_current);
@@ -346,18 +349,17 @@ class Journal {
     return head.number() + 1;
   }
 
-  // Writes what is not written yet of the record that ends at that tail (J3); voids it when it cannot be described any
-  // more.
+  // Writes what is not written yet of the record that ends at that tail (J3), from a draft, which is described anew
+  // when it is not current any more; voids it when it cannot be described any more.
   template <class Describe, class Current>
-  void write(const core::Packed& tail, Describe&& describe, Current&& current) const noexcept {
-    constexpr std::size_t at_once = 32;
+  void write(const core::Packed& tail, JournalDraft& draft, Describe&& describe, Current&& current) const noexcept {
+    constexpr std::size_t at_once = 16;
     const std::uint32_t words = unpack_claim(tail.bits).words;
     const std::uint64_t begin = tail.seq - words;
     const std::uint64_t number = number_at(begin);
-    const auto now = static_cast<std::uint64_t>(P::now_ns());
-    JournalDraft draft;
-    const auto make = [&] {
-      const bool can = describe(draft) && draft.head.words == words;
+    const auto now = static_cast<std::uint64_t>(P::coarse_now_ns());
+    const auto finish_draft = [&] {
+      const bool can = draft.head.words == words;
       if (!can) draft = {};
       draft.head.words = static_cast<std::uint16_t>(words);
       draft.head.number_low = static_cast<std::uint32_t>(number);
@@ -366,7 +368,7 @@ class Journal {
       draft.head.time_high = static_cast<std::uint32_t>(now >> 32U);
       return can;
     };
-    bool real = make();
+    bool real = finish_draft();
     std::array<core::Packed, at_once> read;
     std::array<char, at_once * journal_word_bytes> bytes;
     for (std::uint32_t first = 0; first < words; first += at_once) {
@@ -376,12 +378,13 @@ class Journal {
         detail::copy_journal_bytes<P>(draft, first * journal_word_bytes, bytes.data(), count * journal_word_bytes);
         if (!is_tail(tail)) return;
         if (!real || current(draft)) break;
-        real = make();  // a late finisher came by; or it moved on
+        if (!describe(draft)) draft = {};  // a late finisher came by; or it moved on
+        real = finish_draft();
       }
       if (!is_tail(tail)) return;  // after `current`, and after the words were read
       for (std::size_t n = 0; n < count; ++n) {
         const std::uint64_t position = begin + first + n;
-        const std::uint32_t lap = journal_lap(position, ring_);
+        const std::uint32_t lap = journal_lap(position, ring_bits_);
         if (unpack_stamp(read[n].seq).lap == lap) continue;
         std::uint32_t four = 0;
         core::Packed word{};
@@ -416,7 +419,8 @@ class Journal {
   }
 
   const View* view_;
-  std::uint32_t ring_;
+  std::uint32_t ring_;  // words, a power of two
+  unsigned ring_bits_;
 };
 
 }  // namespace shmcoord::engine

@@ -45,10 +45,10 @@ class JournalReader {
   /// `lost` is set when it was lapped.
   JournalRead next(JournalRecord& record, std::uint64_t& lost) {
     for (;;) {
-      const core::Packed tail = journal_.load_tail();
-      if (position_ >= tail.seq) return position_ == tail.seq ? JournalRead::nothing : JournalRead::damaged;
-      const bool too_late = tail.seq - position_ > journal_.ring();
-      const Fetch fetched = too_late ? Fetch::lapped : fetch(record);
+      // The tail's line is what writers fight for: it is looked at only when all that was there then has been read.
+      if (position_ >= known_end_) known_end_ = P::load_seq(view_->header().journal_tail);
+      if (position_ >= known_end_) return position_ == known_end_ ? JournalRead::nothing : JournalRead::damaged;
+      const Fetch fetched = fetch(record);
       switch (fetched) {
         case Fetch::whole:
         case Fetch::voided:
@@ -62,7 +62,7 @@ class JournalReader {
           if (fetched == Fetch::whole) return JournalRead::record;
           continue;
         case Fetch::unfinished:
-          if (!journal_.complete(tail)) return JournalRead::damaged;
+          if (!journal_.complete(journal_.load_tail())) return JournalRead::damaged;
           continue;
         case Fetch::lapped:
           // Not to the very oldest: that would be overwritten next.
@@ -94,11 +94,12 @@ class JournalReader {
     const auto first = journal_.look(position_);
     if (first.lap != 0) return first.lap < 0 ? Fetch::unfinished : Fetch::lapped;
     if (!first.stamp.start) return Fetch::damaged;
+    record.head = {};
     bytes_.resize(journal_word_bytes);
     Journal<P>::payload_of(first.word, bytes_.data());
     std::memcpy(static_cast<void*>(&record.head), bytes_.data(), journal_word_bytes);
     const std::uint32_t words = record.head.words;
-    if (words < journal_head_words || words > max_journal_words || !journal_.exists(position_, words)) {
+    if (words < least_journal_words || words > max_journal_words || !journal_.exists(position_, words)) {
       return Fetch::damaged;
     }
     bytes_.resize(words * journal_word_bytes);
@@ -110,9 +111,14 @@ class JournalReader {
       Journal<P>::payload_of(seen.word, &bytes_[n * journal_word_bytes]);
     }
     if (voided) return Fetch::voided;
-    std::memcpy(static_cast<void*>(&record.head), bytes_.data(), sizeof record.head);
-    if (journal_words_of(record.head.text_bytes()) > words) return Fetch::damaged;
-    std::size_t at = sizeof record.head;
+    if (words * journal_word_bytes < record.head.head_bytes()) return Fetch::damaged;
+    std::memcpy(static_cast<void*>(&record.head), bytes_.data(), record.head.head_bytes());
+    if (journal_words_of(record.head) > words) return Fetch::damaged;
+    if ((record.head.flags & told_brief) != 0) {
+      record.head.set_token(record.head.brief_token());
+      record.head.weight = core::max_capacity;
+    }
+    std::size_t at = record.head.head_bytes();
     const auto text = [&](std::string& to, std::size_t bytes) {
       to.assign(&bytes_[at], bytes);
       at += bytes;
@@ -127,7 +133,7 @@ class JournalReader {
 
   // To the first record that begins `spare` words behind the oldest word, or to the end if there is none.
   void skip_to(std::uint64_t spare) noexcept {
-    const std::uint64_t end = journal_.load_tail().seq;
+    const std::uint64_t end = known_end_ = P::load_seq(view_->header().journal_tail);
     const std::uint64_t oldest = end > journal_.ring() ? end - journal_.ring() + spare : 0;
     for (position_ = std::min(end, oldest); position_ < end; ++position_) {
       if (!journal_.exists(position_, 1)) return;
@@ -139,6 +145,7 @@ class JournalReader {
   const View* view_;
   Journal<P> journal_;
   std::uint64_t position_;
+  std::uint64_t known_end_ = 0;
   std::uint64_t expected_;  // number of the next record; 0: not known
   std::vector<char> bytes_;
 };

@@ -42,10 +42,7 @@ struct JournalDraft {
     head.seq_low = static_cast<std::uint32_t>(seq);
     head.seq_high = static_cast<std::uint32_t>(seq >> 32U);
   }
-  void set_token(std::uint64_t token) noexcept {
-    head.token_low = static_cast<std::uint32_t>(token);
-    head.token_high = static_cast<std::uint32_t>(token >> 32U);
-  }
+  void set_token(std::uint64_t token) noexcept { head.set_token(token); }
   void set_loss(Loss loss) noexcept {
     head.flags = static_cast<std::uint16_t>(head.flags | static_cast<unsigned>(loss) << told_loss_shift);
   }
@@ -72,7 +69,8 @@ class OperationReport {
       h.flags = static_cast<std::uint16_t>(h.flags | told_semaphore);
     }
     name(d);
-    h.words = static_cast<std::uint16_t>(journal_words_of(h.text_bytes()));
+    if (h.can_be_brief()) h.flags = told_brief;
+    h.words = journal_words_of(h);
     return true;
   }
 
@@ -146,7 +144,7 @@ class OperationReport {
     std::size_t holder_bytes = 0;
     std::size_t reason_bytes = 0;
     const char* const row = texts(plan.entry, &holder_bytes, &reason_bytes);
-    h.other_bytes = static_cast<std::uint16_t>(holder_bytes);
+    h.other_bytes = static_cast<std::uint8_t>(holder_bytes);
     h.reason_bytes = static_cast<std::uint16_t>(reason_bytes);
     d.texts[3] = {row, 0};
     d.texts[2] = {row, holder_bytes};
@@ -173,7 +171,7 @@ class OperationReport {
     std::size_t holder_bytes = 0;
     std::size_t reason_bytes = 0;
     const char* const row = texts(i, &holder_bytes, &reason_bytes);
-    d.head.holder_bytes = static_cast<std::uint16_t>(holder_bytes);
+    d.head.holder_bytes = static_cast<std::uint8_t>(holder_bytes);
     d.texts[1] = {row, 0};
     if (with_reason) {
       d.head.reason_bytes = static_cast<std::uint16_t>(reason_bytes);
@@ -204,7 +202,7 @@ class OperationReport {
     if (bytes > max_name) return;
     const char* const row = bytes <= inline_name_bytes ? rec_.name.data() : view_.long_name(r_);
     if (bytes > inline_name_bytes && !view_.pages_exist(view_.offset_of(row), long_name_bytes)) return;
-    d.head.name_bytes = static_cast<std::uint16_t>(bytes);
+    d.head.name_bytes = static_cast<std::uint8_t>(bytes);
     d.texts[0] = {row, 0};
   }
 

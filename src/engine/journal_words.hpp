@@ -76,38 +76,41 @@ enum ToldFlag : std::uint16_t {
   told_semaphore = 1,
   told_loss_shift = 1,  // the next three bits: Loss
   told_loss_mask = 14,
+  told_brief = 16,  // only the first half of the head is there; the rest follows from it
 };
 
-/// The first six words' payload.
+/// Payload of the first words, in this order. All of a lock's plain acquires and releases are brief: each word costs
+/// its writer a CAS, and a lock is let in by its next owner only after that.
 struct JournalHead {
   std::uint32_t number_low = 0;  // of the record, from 1
   std::uint16_t number_high = 0;
   std::uint16_t words = 0;
-  JournalSource source = JournalSource::none;
   Told told = Told::nothing;
+  JournalSource source = JournalSource::none;
   std::uint16_t flags = 0;  // ToldFlag
   // Second word.
   std::uint32_t seq_low = 0;  // of the source
   std::uint32_t seq_high = 0;
-  std::int32_t pid = 0;  // of the holder
+  std::uint8_t name_bytes = 0;
+  std::uint8_t holder_bytes = 0;
+  std::uint16_t reason_bytes = 0;
   // Third.
-  std::uint32_t time_low = 0;  // CLOCK_MONOTONIC, when it was written down
+  std::uint32_t time_low = 0;  // CLOCK_MONOTONIC to its tick, when it was written down
   std::uint32_t time_high = 0;
-  std::uint32_t weight = 0;  // of the holder
+  std::int32_t pid = 0;  // of the holder
   // Fourth.
   std::uint32_t token_low = 0;  // of the holder's hold; of a session: its id
   std::uint32_t token_high = 0;
-  std::uint32_t used = 0;  // behind it
+  std::uint32_t weight = 0;  // of the holder
   // Fifth.
+  std::uint32_t used = 0;  // behind it
   std::uint32_t capacity = 0;
-  std::uint16_t name_bytes = 0;
-  std::uint16_t holder_bytes = 0;
-  std::uint16_t reason_bytes = 0;
-  std::uint16_t other_bytes = 0;
-  // Sixth.
-  std::uint32_t index = 0;  // of the source
   std::uint32_t other_weight = 0;
+  // Sixth.
+  std::uint32_t index = 0;  // of the source; of an event of somebody's own: which
   std::int32_t other_pid = 0;
+  std::uint8_t other_bytes = 0;
+  std::uint8_t unused[3] = {};
 
   [[nodiscard]] constexpr std::uint64_t number() const noexcept {
     return number_low | std::uint64_t{number_high} << 32U;
@@ -115,18 +118,36 @@ struct JournalHead {
   [[nodiscard]] constexpr std::uint64_t seq() const noexcept { return seq_low | std::uint64_t{seq_high} << 32U; }
   [[nodiscard]] constexpr std::uint64_t time_ns() const noexcept { return time_low | std::uint64_t{time_high} << 32U; }
   [[nodiscard]] constexpr std::uint64_t token() const noexcept { return token_low | std::uint64_t{token_high} << 32U; }
+  constexpr void set_token(std::uint64_t token) noexcept {
+    token_low = static_cast<std::uint32_t>(token);
+    token_high = static_cast<std::uint32_t>(token >> 32U);
+  }
   [[nodiscard]] constexpr std::size_t text_bytes() const noexcept {
     return std::size_t{name_bytes} + holder_bytes + reason_bytes + other_bytes;
   }
+
+  /// What the second half of a brief head would say of the token and the weight.
+  [[nodiscard]] constexpr std::uint64_t brief_token() const noexcept {
+    return told == Told::acquired ? seq() : seq() - 1;
+  }
+  [[nodiscard]] constexpr bool can_be_brief() const noexcept {
+    return (told == Told::acquired || told == Told::released) && flags == 0 && weight == core::max_capacity &&
+           token() == brief_token();
+  }
+  [[nodiscard]] constexpr std::size_t head_bytes() const noexcept {
+    return (flags & told_brief) != 0 ? brief_head_bytes : whole_head_bytes;
+  }
+  static constexpr std::size_t brief_head_bytes = 36;
+  static constexpr std::size_t whole_head_bytes = 72;
 };
-inline constexpr std::size_t journal_head_words = 6;
-static_assert(sizeof(JournalHead) == journal_head_words * journal_word_bytes);
+static_assert(sizeof(JournalHead) == JournalHead::whole_head_bytes);
+inline constexpr std::uint32_t least_journal_words = 4;
 
 inline constexpr std::size_t journal_trailer_bytes = 2;
-constexpr std::size_t journal_words_of(std::size_t text_bytes) noexcept {
-  return (sizeof(JournalHead) + text_bytes + journal_trailer_bytes + journal_word_bytes - 1) / journal_word_bytes;
+constexpr std::uint16_t journal_words_of(const JournalHead& head) noexcept {
+  return static_cast<std::uint16_t>(
+      (head.head_bytes() + head.text_bytes() + journal_trailer_bytes + journal_word_bytes - 1) / journal_word_bytes);
 }
-static_assert(journal_words_of(3 * 255 + 4096) < max_journal_words);
 
 /// The low 32 bits of a word.
 struct JournalStamp {
@@ -141,9 +162,10 @@ constexpr std::uint32_t pack(const JournalStamp& s) noexcept {
 constexpr JournalStamp unpack_stamp(std::uint64_t word) noexcept {
   return {static_cast<std::uint32_t>(word >> 2U) & journal_lap_mask, (word & 1U) != 0, (word >> 1U & 1U) != 0};
 }
-/// From 1, so that memory that was never written belongs to no lap.
-constexpr std::uint32_t journal_lap(std::uint64_t position, std::uint32_t ring) noexcept {
-  return static_cast<std::uint32_t>((position / ring + 1) & journal_lap_mask);
+/// From 1, so that memory that was never written belongs to no lap. The ring has 2^ring_bits words: no division, which
+/// would cost more than the rest of what is done with a word.
+constexpr std::uint32_t journal_lap(std::uint64_t position, unsigned ring_bits) noexcept {
+  return static_cast<std::uint32_t>(((position >> ring_bits) + 1) & journal_lap_mask);
 }
 
 }  // namespace shmcoord::engine

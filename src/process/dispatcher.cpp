@@ -43,8 +43,8 @@ Mailbox::Mailbox(std::vector<std::string> patterns, std::function<void(const Eve
 
 Mailbox::~Mailbox() {
   thread_.request_stop();
-  RealPolicy::add(filled_, 1);
-  RealPolicy::wake(filled_);
+  RealPolicy::store(asleep_, 0);
+  RealPolicy::wake(asleep_);
 }
 
 bool Mailbox::wants(const Event& event) const noexcept {
@@ -64,10 +64,14 @@ void Mailbox::put(const std::shared_ptr<const Event>& event) {
   }
   if (lost_ != 0 || !queue_.push(event)) {
     ++lost_;
-    return;
   }
-  RealPolicy::add(filled_, 1);
-  RealPolicy::wake(filled_);
+}
+
+void Mailbox::call_owner() noexcept {
+  RealPolicy::fence();  // filled before the look whether it sleeps; pairs with deliver()
+  if (RealPolicy::load(asleep_) == 0) return;
+  RealPolicy::store(asleep_, 0);
+  RealPolicy::wake(asleep_);
 }
 
 void Mailbox::call(const Event& event) noexcept {
@@ -79,10 +83,17 @@ void Mailbox::call(const Event& event) noexcept {
 
 void Mailbox::deliver(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
-    const std::uint32_t seen = RealPolicy::load(filled_);
-    if (queue_.consume_one([this](const std::shared_ptr<const Event>& event) { call(*event); })) continue;
-    if (stop.stop_requested()) return;
-    const engine::WaitOn word{&filled_, seen};
+    const auto next = [this] {
+      return queue_.consume_one([this](const std::shared_ptr<const Event>& event) { call(*event); });
+    };
+    if (next()) continue;
+    RealPolicy::store(asleep_, 1);
+    RealPolicy::fence();  // asleep before the last look; pairs with put()
+    if (next() || stop.stop_requested()) {
+      RealPolicy::store(asleep_, 0);
+      continue;
+    }
+    const engine::WaitOn word{&asleep_, 1};
     RealPolicy::wait({&word, 1}, real_clock().now_ns() + 60 * engine::recheck_ns);
   }
 }
@@ -110,17 +121,27 @@ void Dispatcher::remove(Mailbox& mailbox) noexcept {
   std::erase(mailboxes_, &mailbox);
 }
 
+bool Dispatcher::read_one() {
+  auto event = stream_.next();
+  if (!event) return false;
+  const auto shared = std::make_shared<const Event>(*std::move(event));
+  const std::scoped_lock lock(mutex_);
+  for (Mailbox* const mailbox : mailboxes_) {
+    if (mailbox->wants(*shared)) mailbox->put(shared);
+  }
+  return true;
+}
+
 void Dispatcher::read(const std::stop_token& stop) {
   try {
     while (!stop.stop_requested() && participant_->usable()) {
-      while (auto event = stream_.next()) {
-        const auto shared = std::make_shared<const Event>(*std::move(event));
-        const std::scoped_lock lock(mutex_);
-        for (Mailbox* const mailbox : mailboxes_) {
-          if (mailbox->wants(*shared)) mailbox->put(shared);
-        }
-        if (stop.stop_requested()) return;
+      for (int n = 0; n < at_once && read_one(); ++n) {
       }
+      {
+        const std::scoped_lock lock(mutex_);
+        for (Mailbox* const mailbox : mailboxes_) mailbox->call_owner();
+      }
+      if (!stream_.at_end()) continue;
       stream_.wait(real_clock().now_ns() + engine::recheck_ns);
     }
   } catch (const std::exception&) {  // a damaged journal, or no memory: nothing more is delivered

@@ -29,6 +29,8 @@ class Mailbox {
   [[nodiscard]] bool wants(const Event& event) const noexcept;
   /// By the dispatcher only.
   void put(const std::shared_ptr<const Event>& event);
+  /// After some of them: wakes its thread.
+  void call_owner() noexcept;
 
  private:
   static constexpr std::size_t room = 4'096;
@@ -40,7 +42,7 @@ class Mailbox {
   std::function<void(const Event&)> callback_;
   boost::lockfree::spsc_queue<std::shared_ptr<const Event>, boost::lockfree::capacity<room>> queue_;
   std::uint64_t lost_ = 0;  // the dispatcher's
-  engine::Word32 filled_;   // futex: changed with each event
+  engine::Word32 asleep_;   // futex: 1 while its thread sleeps
   std::jthread thread_;
 };
 
@@ -55,7 +57,10 @@ class Dispatcher {
   void remove(Mailbox& mailbox) noexcept;
 
  private:
+  static constexpr int at_once = 256;  // then the mailboxes' owners are called
+
   void read(const std::stop_token& stop);
+  bool read_one();
 
   std::shared_ptr<Participant> participant_;
   EventStream stream_;

@@ -27,6 +27,8 @@ class EventStream {
 
   /// The next one that is there. Throws segment_corrupt. By one thread at a time.
   std::optional<Event> next();
+  /// Is there no more just now?
+  [[nodiscard]] bool at_end() const noexcept { return ready_.empty() && reader_.at_end(); }
   /// Sleeps until there may be more, interrupt() was called, or the deadline; at most a second.
   void wait(std::int64_t deadline_ns);
   /// From any thread: wait() returns, now or when it is called next.

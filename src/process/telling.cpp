@@ -17,8 +17,9 @@ using engine::Told;
 struct Notice {
   JournalDraft draft;
 
-  void set(std::size_t which, std::uint16_t engine::JournalHead::*bytes, const std::string& text, std::size_t most) {
-    draft.head.*bytes = static_cast<std::uint16_t>(std::min(text.size(), most));
+  template <class Length>
+  void set(std::size_t which, Length engine::JournalHead::*bytes, const std::string& text, std::size_t most) {
+    draft.head.*bytes = static_cast<Length>(std::min(text.size(), most));
     draft.texts[which] = {text.data(), 0, false};
   }
   void name(const std::string& text) { set(0, &engine::JournalHead::name_bytes, text, engine::max_name); }

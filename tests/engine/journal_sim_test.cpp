@@ -45,7 +45,7 @@ class Listener {
 
   void hear(const JournalRecord& r) {
     if (r.head.source != JournalSource::record) return;
-    const std::uint32_t name = r.head.index;
+    const auto name = static_cast<std::uint32_t>(r.name[0] - '0');
     require(name < Segment::records, "an event of a name that there is not");
     require(r.head.seq() > last_[name], "an event came twice, or in the wrong order");
     last_[name] = r.head.seq();

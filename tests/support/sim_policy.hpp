@@ -97,6 +97,7 @@ struct SimPolicy {
   static void yield() noexcept { detail::yield(); }
 
   static std::int64_t now_ns() noexcept { return detail::now_ns(); }
+  static std::int64_t coarse_now_ns() noexcept { return detail::now_ns(); }
 
   static void wake(engine::Word32& w, int count = INT_MAX) noexcept {
     detail::point(detail::Access::wake, &w);

@@ -53,6 +53,8 @@ class Segment {
       rec.previous.raw = engine::pack(engine::Handoff{});
       rec.generation.raw = 1;
       rec.capacity.raw = capacity;
+      rec.name_bytes.raw = 1;
+      rec.name[0] = static_cast<char>('0' + r);
       rec.kind.raw = static_cast<std::uint32_t>(capacity == 1 ? engine::Kind::lock : engine::Kind::semaphore);
     }
     view_.header().slot_high.raw = processes + 1;
