@@ -70,9 +70,7 @@ template <class Make>
   }
 }
 
-[[nodiscard]] inline std::string_view word_of(engine::Kind kind) noexcept {
-  return kind == engine::Kind::lock ? "lock" : "semaphore";
-}
+using engine::word_of;
 
 /// For what is asked for and not there: says what to do.
 [[nodiscard]] inline Error no_such(engine::Kind kind, const std::string& name, const std::string& segment) {

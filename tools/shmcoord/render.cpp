@@ -55,7 +55,9 @@ std::vector<SessionUse> sessions_of(const Scene& scene) {
 std::vector<const process::LockView*> of_kind(const process::Picture& picture, engine::Kind kind) {
   std::vector<const process::LockView*> found;
   for (const process::LockView& lock : picture.locks) {
-    if ((lock.kind == engine::Kind::semaphore) == (kind == engine::Kind::semaphore)) found.push_back(&lock);
+    // What is of no known kind is shown with the locks.
+    const bool known = lock.kind == engine::Kind::semaphore || lock.kind == engine::Kind::guard;
+    if ((known ? lock.kind : engine::Kind::lock) == kind) found.push_back(&lock);
   }
   return found;
 }
