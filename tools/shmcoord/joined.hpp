@@ -101,8 +101,11 @@ using engine::word_of;
   const engine::View& view = participant->mapping().view();
   const auto found = engine::NameIndex<engine::RealPolicy>(view).find(name);
   if (!found) throw no_such(name, participant->mapping().name());
-  return find_known(participant, name,
-                    static_cast<engine::Kind>(engine::RealPolicy::load(view.record(found->record).kind)));
+  const auto kind = static_cast<engine::Kind>(engine::RealPolicy::load(view.record(found->record).kind));
+  if (kind == engine::Kind::guard) {
+    throw Error(Errc::wrong_type, "'" + name + "' is a guard, which nobody holds; it is removed, not taken away");
+  }
+  return find_known(participant, name, kind);
 }
 
 }  // namespace shmcoord::tool
