@@ -46,9 +46,9 @@ std::optional<PartName> part_name(std::string_view holder) {
   constexpr std::string_view middle = " of ";
   PartName part;
   if (!holder.starts_with(begin)) return std::nullopt;
-  holder.remove_prefix(begin.size());
-  const char* const end = holder.data() + holder.size();
-  const auto number = std::from_chars(holder.data(), end, part.number);
+  const std::string text(holder.substr(begin.size()));
+  const char* const end = text.data() + text.size();
+  const auto number = std::from_chars(text.data(), end, part.number);
   if (number.ec != std::errc{} || number.ptr == end || *number.ptr != '/') return std::nullopt;
   const auto of = std::from_chars(number.ptr + 1, end, part.of);
   if (of.ec != std::errc{} || part.number < 1 || part.number > part.of || part.of > most_parts) return std::nullopt;

@@ -132,7 +132,7 @@ class Waiting {
     const bool cut = !once_ && deadline_ns_ - began < limits.timeout.count();
     if (cut) limits.timeout = std::chrono::nanoseconds(std::max<std::int64_t>(deadline_ns_ - began, 0));
     const GuardInputs inputs = executor_.gather(guard_.condition, limits);
-    const GuardOutcome outcome = guard_.evaluate(inputs);
+    GuardOutcome outcome = guard_.evaluate(inputs);
     states_ = PrimitiveStates::of(inputs);
     evaluated_ns_ = now_ns();
     const bool passed = std::holds_alternative<GuardPassed>(outcome);

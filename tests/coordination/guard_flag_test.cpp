@@ -160,7 +160,7 @@ TEST_F(GuardFlags, ALongDefinitionIsThereWholeOrNotAtAllWhenItsAdderIsKilledAnyw
       ::pause();
     });
     ASSERT_EQ(adder.next(), 'r');
-    ::usleep(static_cast<unsigned>(random() % 1200));
+    ::usleep(static_cast<unsigned>(random() % 600));
     adder.kill(SIGKILL);
     adder.wait();
     Session session{segment_};

@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "engine/segment_file.hpp"
+#include "shmcoord/durations.hpp"
 
 namespace shmcoord::tool {
 
@@ -71,6 +72,12 @@ std::string quota_text(const process::LockView& semaphore) {
   if (semaphore.per_session == 0) return {};
   return fmt::format("; {} per session, {} session{}", semaphore.per_session, semaphore.members,
                      semaphore.members == 1 ? "" : "s");
+}
+
+std::string action_text(const GuardAction& action) {
+  if (const auto* const retry = std::get_if<Retry>(&action)) return "retry:" + format_duration(retry->delay);
+  if (const auto* const fail = std::get_if<Fail>(&action)) return "fail:" + printable(fail->message);
+  return std::holds_alternative<Warn>(action) ? "warn" : "block";
 }
 
 std::vector<Edge> edges_of(const Scene& scene) {
