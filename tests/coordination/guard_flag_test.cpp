@@ -431,7 +431,13 @@ TEST_F(GuardFlags, EventsThatChangeNothingRunNoCommand) {
   EXPECT_EQ(fakes.commands->asked("check"), 1U);
   Lock main{session, "main"};
   main.lock();
-  while (fakes.commands->asked("check") < 2) ::usleep(1000);
+  // Locks are asked last: only a verdict about the lock says that it was seen held.
+  const auto is_about_main = [&] {
+    const auto seen = flag.verdict();  // none while it is being written
+    return seen && seen->reason.find("main") != std::string::npos;
+  };
+  while (!is_about_main()) ::usleep(1000);
+  EXPECT_EQ(fakes.commands->asked("check"), 2U);
   main.unlock();
   while (fakes.commands->asked("check") < 3) ::usleep(1000);
   stop.request_stop();
@@ -472,7 +478,11 @@ TEST_F(GuardFlags, AKilledWaiterIsMissedByNobody) {
     waiter.wait();
   }
   std::thread waiter([&] { EXPECT_TRUE(passed(flag.wait(executor(), {.recheck = 1h}))); });
-  while (!flag.verdict() || flag.verdict()->pid != ::getpid()) ::usleep(1000);
+  const auto is_mine = [&] {
+    const auto seen = flag.verdict();
+    return seen && seen->pid == ::getpid();
+  };
+  while (!is_mine()) ::usleep(1000);
   lock.unlock();
   waiter.join();
 }
