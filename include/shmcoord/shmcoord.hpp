@@ -9,6 +9,7 @@
 #include "shmcoord/event.hpp"           // IWYU pragma: export
 #include "shmcoord/guard.hpp"           // IWYU pragma: export
 #include "shmcoord/guard_executor.hpp"  // IWYU pragma: export
+#include "shmcoord/guard_flag.hpp"      // IWYU pragma: export
 #include "shmcoord/holder_id.hpp"       // IWYU pragma: export
 #include "shmcoord/lock.hpp"            // IWYU pragma: export
 #include "shmcoord/results.hpp"         // IWYU pragma: export

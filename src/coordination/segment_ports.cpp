@@ -48,8 +48,8 @@ class SegmentPrimitives final : public GuardPrimitives {
     if (picture.locks.empty()) return std::nullopt;
     process::LockView& seen = picture.locks.front();
     if (seen.kind != kind) {
-      throw std::runtime_error(kind == engine::Kind::lock ? "it is a semaphore, not a lock"
-                                                          : "it is a lock, not a semaphore");
+      throw std::runtime_error("it is a " + std::string(engine::word_of(seen.kind)) + ", not a " +
+                               std::string(engine::word_of(kind)));
     }
     if (seen.damaged) throw std::runtime_error("it is damaged; `shmcoord segment check` tells more");
     return std::move(seen);

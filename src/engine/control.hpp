@@ -315,6 +315,18 @@ class ControlOps {
     }
   }
 
+  /// Uses up a sequence, which is nobody else's then, and changes nothing else; `i` is any entry, for people who look
+  /// at the word.
+  Result use_up_sequence(EntryIndex i) const noexcept {
+    for (;;) {
+      const core::Control c = load();
+      if (const Step s = usable(c); s != Step::acquired) return {s};
+      if (!finish(c)) return {Step::corrupt};
+      if (at_end(c.seq)) return {Step::exhausted};
+      if (pass_over(c, i)) return {Step::refreshed, c.seq + 1};
+    }
+  }
+
   /// Moves an idle word to `close`, so that the name can be removed: no operation follows. False: held or waited for.
   /// True also when it was closed already.
   bool close() const noexcept {

@@ -19,10 +19,10 @@
 //       changes each part by CAS from exactly what it read. If the word moved on, somebody finished; nothing is left to
 //       do. If a part changed meanwhile, another finisher of the same operation did it: links and statuses are stamped
 //       with the sequence, so the same value is never written twice and a late CAS fails.
-//   F3  Events first (journal.hpp). Then links, and of a reclaim the notice; then the grantee's `held` and the call to it; then the phase of the
-//       entry that the word names last. So an entry that left the word (free, lost) is proof that its operation is
-//       finished: only then may it be used again, which overwrites the hand-off field that the finishers need. A
-//       grantee that sees itself held must still finish.
+//   F3  Events first (journal.hpp). Then links, and of a reclaim the notice; then the grantee's `held` and the call to
+//       it; then the phase of the entry that the word names last. So an entry that left the word (free, lost)
+//       is proof that its operation is finished: only then may it be used again, which overwrites the hand-off field
+//       that the finishers need. A grantee that sees itself held must still finish.
 //       What is *added* to an amount (a merge, a member) stands in the amount before the entry that brings it leaves
 //       the word or becomes a member: whoever finds that entry changed need not look at the amount.
 //   F4  An owner may leave its own acquire and its own plain release unfinished, since its next operation on the word

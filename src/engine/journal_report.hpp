@@ -58,7 +58,8 @@ class OperationReport {
   /// False: it is none that is told, or the word moved on, so it was.
   bool write(JournalDraft& d) const noexcept {
     d = {};
-    if (!describe(d)) return false;
+    // The parts of a guard are nobody's hold; it tells of itself by notices.
+    if (P::load(rec_.kind) == static_cast<std::uint32_t>(Kind::guard) || !describe(d)) return false;
     JournalHead& h = d.head;
     h.source = JournalSource::record;
     h.index = r_;

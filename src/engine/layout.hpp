@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "engine/words.hpp"
 
@@ -191,7 +192,18 @@ inline constexpr std::size_t long_text_bytes = max_holder + 1 + max_reason;  // 
 
 // --- names -----------------------------------------------------------------------------------------------------------
 
-enum class Kind : std::uint32_t { none = 0, lock = 1, semaphore = 2 };
+enum class Kind : std::uint32_t { none = 0, lock = 1, semaphore = 2, guard = 3 };
+
+/// "lock". Of a damaged one: "name".
+constexpr std::string_view word_of(Kind kind) noexcept {
+  switch (kind) {
+    case Kind::lock: return "lock";
+    case Kind::semaphore: return "semaphore";
+    case Kind::guard: return "guard";
+    case Kind::none: break;
+  }
+  return "name";
+}
 
 /// State of a record, in the dense directory: {state:2 | claimer's slot:16 | generation:46}. The generation grows at
 /// each claim, so (record, generation) names one life of one name for ever.

@@ -25,8 +25,8 @@ inline void require_holder(std::string_view holder) {
 
 inline void require_primitive_name(engine::Kind kind, std::string_view name) {
   if (const std::string_view wrong = core::check_name(name); !wrong.empty()) {
-    throw Error(Errc::invalid_argument, std::string("the ") + (kind == engine::Kind::lock ? "lock" : "semaphore") +
-                                            " name '" + base::shortened(name, 64) + "' " + std::string(wrong));
+    throw Error(Errc::invalid_argument, "the " + std::string(engine::word_of(kind)) + " name '" +
+                                            base::shortened(name, 64) + "' " + std::string(wrong));
   }
 }
 

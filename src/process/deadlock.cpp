@@ -191,8 +191,9 @@ DeadlockMember describe(const View& view, const Graph& graph, const core::Deadlo
   };
   const auto title = [&view](RecordIndex record) {
     const auto id = engine::unpack_record(P::load(view.directory(record)));
-    const bool is_lock = P::load(view.record(record).kind) == static_cast<std::uint32_t>(engine::Kind::lock);
-    return (is_lock ? "lock '" : "semaphore '") + engine::NameIndex<P>(view).name_of({record, id.generation}) + "'";
+    const auto kind = static_cast<engine::Kind>(P::load(view.record(record).kind));
+    return std::string(engine::word_of(kind)) + " '" + engine::NameIndex<P>(view).name_of({record, id.generation}) +
+           "'";
   };
   DeadlockMember member;
   member.holder = engine::read_texts(view, wait.entry).holder;

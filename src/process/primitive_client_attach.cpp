@@ -27,7 +27,7 @@ std::string number_text(std::int64_t v) { return std::to_string(v); }
 
 /// What there is, for an error that names both sides.
 std::string what_it_is(Kind kind, std::uint32_t capacity, std::uint32_t per_session) {
-  if (kind == Kind::lock) return "a lock";
+  if (kind != Kind::semaphore) return "a " + std::string(engine::word_of(kind));
   if (per_session != 0) return "a semaphore with " + std::to_string(per_session) + " permits for each session";
   return "a semaphore with capacity " + std::to_string(capacity);
 }
@@ -84,15 +84,17 @@ void require_options(const NameOptions& options) {
 }  // namespace
 
 Error no_such_name(Kind kind, std::string_view name, const std::string& segment) {
-  const bool is_lock = kind == Kind::lock;
   const std::string quoted(name);
+  const auto advice = [&]() -> std::string {
+    if (kind == Kind::lock) return "who acquires it makes it, `shmcoord inspect` lists those that there are";
+    if (kind == Kind::guard) return "register it first (GuardFlag::add)";
+    return "create it first, with its capacity: `shmcoord sem create " + quoted + " --capacity N`";
+  };
   return {Errc::not_found,
-          "no " + std::string(is_lock ? "lock '" : "semaphore '") + quoted + "' in segment " + segment +
-              (is_lock ? "; who acquires it makes it, `shmcoord inspect` lists those that there are"
-                       : "; create it first, with its capacity: `shmcoord sem create " + quoted + " --capacity N`")};
+          "no " + std::string(engine::word_of(kind)) + " '" + quoted + "' in segment " + segment + "; " + advice()};
 }
 
-std::string PrimitiveClient::title() const { return (kind_ == Kind::lock ? "lock '" : "semaphore '") + name_ + "'"; }
+std::string PrimitiveClient::title() const { return std::string(engine::word_of(kind_)) + " '" + name_ + "'"; }
 
 PrimitiveClient::PrimitiveClient(std::shared_ptr<Participant> participant, std::string_view name,
                                  const NameOptions& options)
@@ -142,9 +144,9 @@ void PrimitiveClient::attach(const NameOptions& options) {
   set(config.max_hold_ns, given[2]);
   set(config.ttl_ns, given[3]);
   if (options.per_session) config.per_session = *options.per_session;
-  const bool is_lock = kind_ == Kind::lock;
-  const auto capacity = is_lock ? whole_lock : static_cast<std::uint32_t>(wanted[4].value_or(0));
-  const bool can_make = is_lock || wanted[4] || wanted[5];
+  const bool of_everything = kind_ != Kind::semaphore;  // made by naming it
+  const auto capacity = of_everything ? whole_lock : static_cast<std::uint32_t>(wanted[4].value_or(0));
+  const bool can_make = of_everything || wanted[4] || wanted[5];
   auto& mapping = participant_->mapping();
   for (;;) {
     const std::optional<engine::Found> at = [&]() -> std::optional<engine::Found> {
@@ -169,7 +171,7 @@ void PrimitiveClient::attach(const NameOptions& options) {
       continue;  // recycled: what was read may be another name's
     if (kind != kind_) {
       throw Error(Errc::wrong_type, "'" + name_ + "' exists as " + what_it_is(kind, permits, per_session) +
-                                        ", not as " + (is_lock ? "a lock" : "a semaphore"));
+                                        ", not as a " + std::string(engine::word_of(kind_)));
     }
     const auto or_none = [](std::uint32_t n) { return n == 0 ? std::nullopt : std::optional(std::int64_t{n}); };
     require_same(title(), wanted,

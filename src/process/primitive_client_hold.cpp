@@ -244,14 +244,13 @@ void PrimitiveClient::remove(Participant& participant, std::string_view name, bo
   auto& mapping = participant.mapping();
   const std::scoped_lock one_at_a_time(participant.names_mutex());
   Names names(mapping.view(), &mapping);
-  const bool is_lock = kind == engine::Kind::lock;
-  const std::string title = std::string(is_lock ? "lock" : "semaphore") + " '" + std::string(name) + "'";
+  const std::string title = std::string(engine::word_of(kind)) + " '" + std::string(name) + "'";
   const auto found = names.find(name);
   if (!found) throw no_such_name(kind, name, mapping.name());
   const engine::ControlOps<RealPolicy> ops(mapping.view(), found->record, found->generation);
-  if (static_cast<engine::Kind>(RealPolicy::load(ops.record().kind)) != kind) {
-    throw Error(Errc::wrong_type, "'" + std::string(name) + "' exists as " + (is_lock ? "a semaphore" : "a lock") +
-                                      ", not as " + (is_lock ? "a lock" : "a semaphore"));
+  if (const auto is = static_cast<engine::Kind>(RealPolicy::load(ops.record().kind)); is != kind) {
+    throw Error(Errc::wrong_type, "'" + std::string(name) + "' exists as a " + std::string(engine::word_of(is)) +
+                                      ", not as a " + std::string(engine::word_of(kind)));
   }
   const Participant::Helping helping(participant, found->record);
   const auto close = [&] {

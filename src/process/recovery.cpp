@@ -114,7 +114,7 @@ std::string describe(const EntryView& e, const SessionView* session, std::string
                      : e.phase == Phase::waiting ? "wait for "
                      : e.phase == Phase::member  ? "share in "
                                                  : "entry of ";
-  if (e.kind == engine::Kind::semaphore) text += "semaphore ";
+  if (e.kind != engine::Kind::lock) text += std::string(engine::word_of(e.kind)) + " ";
   text += e.name.empty() ? "record " + std::to_string(e.record) : e.name;
   text += " by " + (e.holder.empty() ? std::string("an implicit holder") : e.holder);
   if (session != nullptr) text += " (pid " + std::to_string(session->pid) + ")";

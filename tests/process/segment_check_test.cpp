@@ -322,7 +322,7 @@ TEST_F(Damage, OfLocks) {
   set(view().record(record()).capacity, 3);
   expect("lock 'deploy': its capacity is 3");
   set(view().record(record()).kind, 9);
-  expect("lock 'deploy': is of no known kind");
+  expect("name 'deploy': is of no known kind");
   set(view().record(record()).max_hold_ns, static_cast<std::uint64_t>(-1));
   expect("lock 'deploy': has a negative duration");
   set(view().entry(tail()).next, engine::pack(engine::Link{tail(), 1}));

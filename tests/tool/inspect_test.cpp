@@ -1,11 +1,14 @@
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <string>
 
 #include <boost/json.hpp>
 
+#include "shmcoord/shmcoord.hpp"
 #include "support/tool.hpp"
 
 namespace shmcoord::test {
@@ -43,6 +46,44 @@ class Inspect : public ToolTest {
 };
 
 std::string text(const json::value& v) { return v.is_string() ? std::string(v.get_string()) : json::serialize(v); }
+
+TEST_F(Inspect, ShowsGuardsWithTheirVerdictAndNotAsWhatTheyAreMadeOf) {
+  {
+    const Segment segment = Segment::open_or_create(segment_);
+    Session session{segment};
+    GuardFlag release = GuardFlag::add(
+        session, {"release", GuardCondition::lock_held("main"), Retry{std::chrono::seconds(5)}, {"lock:released"}});
+    (void)GuardFlag::add(session, {"new", GuardCondition::lock_free("main"), Block{}, {}});
+    (void)release.evaluate(GuardExecutor{{.primitives = primitives_of(segment)}});
+  }
+  const json::object all = look();
+  EXPECT_TRUE(all.at("locks").as_array().empty());
+  EXPECT_TRUE(all.at("semaphores").as_array().empty());
+  const json::array& guards = all.at("guards").as_array();
+  ASSERT_EQ(guards.size(), 2U);
+  EXPECT_TRUE(guards[0].as_object().at("verdict").is_null());
+  const json::object& release = guards[1].as_object();
+  EXPECT_EQ(text(release.at("name")), "release");
+  EXPECT_EQ(text(release.at("condition")), "lock_held(main)");
+  EXPECT_TRUE(text(release.at("action")).starts_with("retry:5"));
+  EXPECT_EQ(text(release.at("wake_on").as_array().at(0)), "lock:released");
+  const json::object& verdict = release.at("verdict").as_object();
+  EXPECT_FALSE(verdict.at("passed").as_bool());
+  EXPECT_FALSE(text(verdict.at("reason")).empty());
+  EXPECT_EQ(verdict.at("pid").to_number<std::int64_t>(), ::getpid());
+  EXPECT_EQ(look({"release"}).at("guards").as_array().size(), 1U);
+  const Finished shown = run({"inspect"});
+  EXPECT_NE(shown.out.find("2 guards"), std::string::npos) << shown.out;
+  EXPECT_NE(shown.out.find(text(verdict.at("reason"))), std::string::npos) << shown.out;
+  const Finished forced = run({"force-release", "release", "--reason", "x"});
+  EXPECT_EQ(forced.code(), 64) << forced.err;
+  EXPECT_NE(forced.err.find("is a guard"), std::string::npos) << forced.err;
+  EXPECT_EQ(look().at("guards").as_array().size(), 2U);
+  EXPECT_EQ(run({"segment", "check"}).code(), 0);
+  EXPECT_EQ(run({"reap", "--once"}).code(), 0);
+  EXPECT_EQ(look().at("guards").as_array().size(), 2U);
+  EXPECT_EQ(run({"segment", "remove"}).code(), 0);  // nobody holds anything
+}
 
 TEST_F(Inspect, NamesHolderReasonAgeAndWaitersInOrder) {
   ASSERT_EQ(run({"segment", "create"}).code(), 0);

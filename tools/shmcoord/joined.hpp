@@ -70,9 +70,7 @@ template <class Make>
   }
 }
 
-[[nodiscard]] inline std::string_view word_of(engine::Kind kind) noexcept {
-  return kind == engine::Kind::lock ? "lock" : "semaphore";
-}
+using engine::word_of;
 
 /// For what is asked for and not there: says what to do.
 [[nodiscard]] inline Error no_such(engine::Kind kind, const std::string& name, const std::string& segment) {
@@ -103,8 +101,11 @@ template <class Make>
   const engine::View& view = participant->mapping().view();
   const auto found = engine::NameIndex<engine::RealPolicy>(view).find(name);
   if (!found) throw no_such(name, participant->mapping().name());
-  return find_known(participant, name,
-                    static_cast<engine::Kind>(engine::RealPolicy::load(view.record(found->record).kind)));
+  const auto kind = static_cast<engine::Kind>(engine::RealPolicy::load(view.record(found->record).kind));
+  if (kind == engine::Kind::guard) {
+    throw Error(Errc::wrong_type, "'" + name + "' is a guard, which nobody holds; it is removed, not taken away");
+  }
+  return find_known(participant, name, kind);
 }
 
 }  // namespace shmcoord::tool

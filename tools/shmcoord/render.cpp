@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "engine/segment_file.hpp"
+#include "shmcoord/durations.hpp"
 
 namespace shmcoord::tool {
 
@@ -55,7 +56,9 @@ std::vector<SessionUse> sessions_of(const Scene& scene) {
 std::vector<const process::LockView*> of_kind(const process::Picture& picture, engine::Kind kind) {
   std::vector<const process::LockView*> found;
   for (const process::LockView& lock : picture.locks) {
-    if ((lock.kind == engine::Kind::semaphore) == (kind == engine::Kind::semaphore)) found.push_back(&lock);
+    // What is of no known kind is shown with the locks.
+    const bool known = lock.kind == engine::Kind::semaphore || lock.kind == engine::Kind::guard;
+    if ((known ? lock.kind : engine::Kind::lock) == kind) found.push_back(&lock);
   }
   return found;
 }
@@ -69,6 +72,12 @@ std::string quota_text(const process::LockView& semaphore) {
   if (semaphore.per_session == 0) return {};
   return fmt::format("; {} per session, {} session{}", semaphore.per_session, semaphore.members,
                      semaphore.members == 1 ? "" : "s");
+}
+
+std::string action_text(const GuardAction& action) {
+  if (const auto* const retry = std::get_if<Retry>(&action)) return "retry:" + format_duration(retry->delay);
+  if (const auto* const fail = std::get_if<Fail>(&action)) return "fail:" + printable(fail->message);
+  return std::holds_alternative<Warn>(action) ? "warn" : "block";
 }
 
 std::vector<Edge> edges_of(const Scene& scene) {

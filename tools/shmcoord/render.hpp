@@ -12,6 +12,7 @@
 #include "process/keeping_alive.hpp"
 #include "process/recovery.hpp"
 #include "process/snapshot.hpp"
+#include "shmcoord/guard.hpp"
 
 // From what was seen to text for people and to JSON for programs.
 //
@@ -78,6 +79,8 @@ struct SessionUse {
 [[nodiscard]] bool is_shared(const process::LockView& lock) noexcept;
 /// "; 4 per session, 2 sessions" of a quota, else nothing.
 [[nodiscard]] std::string quota_text(const process::LockView& semaphore);
+/// "block", "warn", "retry:5s", "fail:no release on Fridays".
+[[nodiscard]] std::string action_text(const GuardAction& action);
 /// Who waits for whom: the head of a queue for all who hold, every other one for the one before it.
 struct Edge {
   const process::LockView* lock;

@@ -6,6 +6,7 @@
 
 #include <boost/json.hpp>
 
+#include "coordination/guard_store.hpp"
 #include "core/lease.hpp"
 #include "engine/segment_file.hpp"
 #include "shmcoord/circle_json.hpp"
@@ -162,6 +163,22 @@ void add_waiters(ObjectWriter& o, JsonWriter& writer, const Scene& scene, const 
   });
 }
 
+void write_guard(JsonWriter& writer, const Scene& scene, const GuardListing& listed) {
+  ObjectWriter o(writer);
+  o.add_text("name", printable(listed.guard.name));
+  o.add_text("condition", printable(listed.guard.condition.str()));
+  o.add_text("action", action_text(listed.guard.on_failure));
+  o.key("wake_on").write_array(listed.guard.wake_on,
+                               [&](const std::string& pattern) { writer.write_text(printable(pattern)); });
+  if (!listed.verdict) return o.add("verdict", nullptr);
+  const GuardVerdict& said = *listed.verdict;
+  ObjectWriter verdict(o.key("verdict"));
+  verdict.add("passed", said.passed);
+  add_text_or_null(verdict, "reason", said.reason);
+  verdict.add("age_s", age(std::chrono::nanoseconds(said.at.time_since_epoch()).count(), scene.picture.now_ns));
+  verdict.add("pid", number_or_null(said.pid));
+}
+
 void write_lock(JsonWriter& writer, const Scene& scene, const process::LockView& lock) {
   ObjectWriter o(writer);
   const bool shared = is_shared(lock);
@@ -245,7 +262,9 @@ void inspect_json(const Scene& scene, const std::function<void(std::string_view)
     o.key("semaphores");
     array(of_kind(scene.picture, engine::Kind::semaphore),
           [&](const process::LockView* semaphore) { write_semaphore(writer, scene, *semaphore); });
-    o.add("guards", json::array());
+    o.key("guards");
+    array(coordination::list_guards(scene.mapping, scene.picture),
+          [&](const GuardListing& listed) { write_guard(writer, scene, listed); });
     o.key("notices");
     array(scene.notices, [&](const Notice& notice) {
       json::array sessions;

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "coordination/guard_store.hpp"
 #include "core/lease.hpp"
 #include "engine/segment_file.hpp"
 #include "shmcoord/display_width.hpp"
@@ -207,6 +208,20 @@ void add_semaphore(Table& table, const Scene& scene, const process::LockView& se
   if (!semaphore.settled) table.note("  (it moved while it was being read)");
 }
 
+void add_guard(Table& table, const GuardListing& listed, std::int64_t now_ns) {
+  const Guard& guard = listed.guard;
+  std::vector<Cell> row{{printable(guard.name)}, {"-"}, {"-"}, {"-"}};
+  if (const auto& said = listed.verdict) {
+    row[1] = said->passed ? Cell{"passed", Ink::good} : Cell{"failed", Ink::bad};
+    row[2] = {age_or_dash(std::chrono::nanoseconds(said->at.time_since_epoch()).count(), now_ns)};
+    row[3] = {number_or_dash(said->pid)};
+  }
+  row.push_back({action_text(guard.on_failure)});
+  row.push_back({printable(guard.condition.str())});
+  table.add(std::move(row));
+  if (listed.verdict && !listed.verdict->passed) table.note("  " + printable(listed.verdict->reason));
+}
+
 std::string who_of(const process::GrantView& g) {
   return g.pid == 0 ? holder_name(g) : fmt::format("{} (pid {})", holder_name(g), g.pid);
 }
@@ -221,12 +236,14 @@ std::string inspect_text(const Scene& scene, bool color, std::size_t width) {
   const std::vector<SessionUse> sessions = sessions_of(scene);
   const auto locks = of_kind(picture, engine::Kind::lock);
   const auto semaphores = of_kind(picture, engine::Kind::semaphore);
+  const std::vector<GuardListing> guards = coordination::list_guards(mapping, picture);
   std::string out = fmt::format("{}segment {}{}  {}  id {:016x}", color ? "\x1b[1m" : "", printable(mapping.name()),
                                 color ? "\x1b[0m" : "", printable(mapping.path()), view.header().segment_id);
   if (created_ns > 0) out += fmt::format("  created {} ago", age_or_dash(created_ns, scene.wall_ns));
-  out += fmt::format("\n{} locks, {} semaphores, {} of {} entries, {} of {} sessions\n", locks.size(),
-                     semaphores.size(), picture.snapshot.entries.size(), view.geo.entry_count(),
-                     picture.snapshot.sessions.size(), view.geo.sizes.joinable());
+  out +=
+      fmt::format("\n{} locks, {} semaphores, {}{} of {} entries, {} of {} sessions\n", locks.size(), semaphores.size(),
+                  guards.empty() ? "" : fmt::format("{} guards, ", guards.size()), picture.snapshot.entries.size(),
+                  view.geo.entry_count(), picture.snapshot.sessions.size(), view.geo.sizes.joinable());
   if (mapping.removed()) out += "it was removed: every hold in it is lost\n";
   if (mapping.from_earlier_boot()) out += "it was made before the last boot: everybody in it is dead\n";
   for (const Notice& notice : scene.notices) out += "notice: " + notice.text + '\n';
@@ -244,6 +261,12 @@ std::string inspect_text(const Scene& scene, bool color, std::size_t width) {
     out += '\n';
     Table table(titles({"SEMAPHORE", "USED", "STATE"}));
     for (const process::LockView* const semaphore : semaphores) add_semaphore(table, scene, *semaphore, width);
+    table.print(out, color, width);
+  }
+  if (!guards.empty()) {
+    out += '\n';
+    Table table({"GUARD", "VERDICT", "AGE", "PID", "ACTION", "CONDITION"});
+    for (const GuardListing& listed : guards) add_guard(table, listed, picture.now_ns);
     table.print(out, color, width);
   }
   if (scene.graph) {
