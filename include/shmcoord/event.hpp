@@ -92,6 +92,8 @@ class SHMCOORD_EXPORT Subscription {
  public:
   using Callback = std::function<void(const Event&)>;
   Subscription(Session& session, std::vector<std::string> patterns, Callback callback);
+  Subscription(const Subscription&) = delete;
+  Subscription& operator=(const Subscription&) = delete;
   Subscription(Subscription&&) noexcept;
   Subscription& operator=(Subscription&&) noexcept;
   ~Subscription();
