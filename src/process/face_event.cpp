@@ -54,7 +54,8 @@ Subscription& Subscription::operator=(Subscription&& other) noexcept {
 
 Subscription::~Subscription() {
   // A forked child has none of the threads, and must not wait for them.
-  if (state_ && state_->participant->forked()) [[maybe_unused]] const State* const copy = state_.release();
+  if (state_ && state_->participant->forked()) [[maybe_unused]]
+    const State* const copy = state_.release();
 }
 
 void publish(Session& session, const Event& event) {
