@@ -98,6 +98,27 @@ TEST_F(EveryInstruction, Acquire) {
        .holder_yields = true});
 }
 
+// And whatever is left behind, everything is told, once.
+TEST_F(EveryInstruction, WithAJournal) {
+  const auto told = [&](Scenario scenario) {
+    scenario.sizes.journal = 4096;
+    scenario.journal = true;
+    die(scenario);
+  };
+  told({.name = "try", .operation = tries, .outcomes = {"free", "free after died"}});
+  told({.name = "wait",
+        .operation = waits,
+        .outcomes = {"H", "free after died"},
+        .holder = true,
+        .holder_yields = true});
+  told({.name = "release", .before = holds, .operation = releases, .outcomes = {"free after died", "free"}});
+  told({.name = "release to a waiter",
+        .before = holds,
+        .operation = releases,
+        .outcomes = {"W after died", "W"},
+        .waiter = Waiter::queued});
+}
+
 TEST_F(EveryInstruction, AcquireWithAWaiterBehind) {
   die({.name = "waits",
        .operation = waits,

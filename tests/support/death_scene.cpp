@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
+#include "engine/journal_reader.hpp"
 #include "process/liveness.hpp"
 #include "process/recovery.hpp"
 #include "process/snapshot.hpp"
@@ -42,6 +44,34 @@ bool anybody_dead(const engine::Mapping& mapping) {
 void expect_whole(const engine::Mapping& mapping) {
   for (const process::Finding& f : process::check_segment(mapping, RealPolicy::now_ns()).findings) {
     ADD_FAILURE() << to_string(f.kind) << ": " << f.where << ": " << f.what;
+  }
+}
+
+/// Of each lock: what was told of it has no gap, and leads to who has it now.
+void expect_told(const engine::Mapping& mapping) {
+  std::map<std::string, std::set<std::uint64_t>> held;
+  engine::JournalReader<RealPolicy> reader(mapping.view(), engine::JournalEnd{0, 1});
+  engine::JournalRecord r;
+  std::uint64_t lost = 0;
+  engine::JournalRead read{};
+  while ((read = reader.next(r, lost)) == engine::JournalRead::record) {
+    if (r.head.source != engine::JournalSource::record) continue;
+    const bool comes = r.head.told == engine::Told::acquired;
+    std::set<std::uint64_t>& tokens = held[r.name];
+    if (comes) {
+      EXPECT_TRUE(tokens.insert(r.head.token()).second) << r.name << " was acquired twice by " << r.head.token();
+    } else {
+      EXPECT_EQ(tokens.erase(r.head.token()), 1U) << r.name << ": " << r.head.token() << " ended, and never began";
+    }
+    if (r.head.told == engine::Told::handed_over || r.head.told == engine::Told::taken_over) {
+      EXPECT_TRUE(tokens.insert(r.head.seq()).second) << r.name;
+    }
+  }
+  EXPECT_EQ(read, engine::JournalRead::nothing) << lost << " records are lost";
+  for (const auto& [name, tokens] : held) {
+    std::set<std::uint64_t> now;
+    for (const process::GrantView& h : look_at(mapping, name).holders) now.insert(h.token);
+    EXPECT_EQ(tokens, now) << name;
   }
 }
 
@@ -127,6 +157,7 @@ class World {
     EXPECT_EQ(lock.holders.empty() ? 0 : lock.holders[0].token, board_->waiter_token.load());
     expect_others(*segment.mapping());
     expect_whole(*segment.mapping());
+    if (scenario_.journal) expect_told(*segment.mapping());
     waiter_->go();
     EXPECT_EQ(waiter_->wait(), 0);
     if (holder_) {
@@ -161,6 +192,7 @@ class World {
       process::sweep(mapping, RealPolicy::now_ns());
       EXPECT_FALSE(anybody_dead(mapping));
       expect_whole(mapping);
+      if (scenario_.journal) expect_told(mapping);
       drain(r);
     }
     expect_whole(mapping);
@@ -342,7 +374,7 @@ class World {
 
   const Scenario& scenario_;
   Common<Board> board_;
-  OwnSegment segment{scenario_.sizes};
+  OwnSegment segment{scenario_.sizes, scenario_.journal ? engine::journal_always : 0U};
   std::optional<Child> holder_;
   std::optional<Child> first_;
   std::optional<Child> victim_;

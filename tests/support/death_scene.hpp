@@ -74,6 +74,7 @@ struct Scenario {
   bool cancelled = false;      // V's wait is, when it sleeps: it is told to go on once more
   bool others_run = false;     // for an operation that needs them, or its own keeper
   engine::Sizes sizes{.names = 8, .entries = 48, .sessions = 8};
+  bool journal = false;  // everything is told; what was must add up to what is, in the end
   // U goes through so many changes of the memory, and is stopped there, or killed.
   Act first_before{};
   Act first{};
