@@ -85,9 +85,8 @@ class SHMCOORD_EXPORT GuardFlag {
 
   /// Evaluates until it passes, or its action is Warn or Fail, or the time is over, or the stop comes; says the last
   /// outcome. In between it sleeps, and looks again (S1-5, S1-150):
-  /// - after an event that its wake patterns name (S1-94, C-28); without patterns of its own, when the state of a lock
-  /// or
-  ///   semaphore that it names has changed, or a session of that label joined, left or died (C-27);
+  /// - after an event that its wake patterns name (S1-94, C-28); without patterns of its own, when the state of a
+  ///   lock or semaphore that it names has changed, or a session of that label joined, left or died (C-27);
   /// - when a file that it names comes, goes or changes;
   /// - after `recheck`, if it asks what cannot notify; after the delay of Retry (C-23).
   /// It waits for a state, not for its change: what happens while it evaluates is not missed. Once a second it looks at

@@ -336,12 +336,12 @@ class Journal {
 
   // The number of the record that begins there: that of the one before, plus one.
   [[nodiscard]] std::uint64_t number_at(std::uint64_t begin) const noexcept {
-    if (begin == 0) return 1;
+    if (begin == 0 || !exists(begin - 1, 1)) return 1;
     char last[journal_word_bytes];
     payload_of(core::pack(P::load(at(begin - 1))), last);
     std::uint16_t words = 0;
     std::memcpy(&words, last + sizeof last - sizeof words, sizeof words);
-    if (words > begin || words > ring_ / 2) return 1;
+    if (words > begin || words > ring_ / 2 || !exists(begin - words, 1)) return 1;
     JournalHead head;
     char first[journal_word_bytes];
     payload_of(core::pack(P::load(at(begin - words))), first);

@@ -44,7 +44,7 @@ class JournalReader {
 
   /// `lost` is set when it was lapped.
   JournalRead next(JournalRecord& record, std::uint64_t& lost) {
-    for (;;) {
+    for (bool completed = false;;) {
       // The tail's line is what writers fight for: it is looked at only when all that was there then has been read.
       if (position_ >= known_end_) known_end_ = P::load_seq(view_->header().journal_tail);
       if (position_ >= known_end_) return position_ == known_end_ ? JournalRead::nothing : JournalRead::damaged;
@@ -60,13 +60,17 @@ class JournalReader {
           position_ += record.head.words;
           expected_ = record.head.number() + 1;
           if (fetched == Fetch::whole) return JournalRead::record;
+          completed = false;
           continue;
         case Fetch::unfinished:
-          if (!journal_.complete(journal_.load_tail())) return JournalRead::damaged;
+          // Only the last one can be; and all before the tail are whole when that is.
+          if (completed || !journal_.complete(journal_.load_tail())) return JournalRead::damaged;
+          completed = true;
           continue;
         case Fetch::lapped:
           // Not to the very oldest: that would be overwritten next.
           skip_to(journal_.ring() / 2);
+          completed = false;
           continue;
         case Fetch::damaged: return JournalRead::damaged;
       }

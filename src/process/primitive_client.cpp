@@ -331,7 +331,7 @@ Answer PrimitiveClient::acquire_with(Hold& hold, const Request& request, std::in
       }
       if (r.step == Step::acquired) return now_held(hold, r.seq, around.robbed);
       if (r.step == Step::busy || r.step == Step::impossible) {
-        return not_held(hold, AcquireResult::busy, r.step == Step::impossible);
+        return denied(hold, r.step == Step::impossible);
       }
       if (r.step == Step::deadlock) return not_held(hold, AcquireResult::deadlock);
       if (r.step == Step::closed) {
@@ -350,7 +350,7 @@ Answer PrimitiveClient::acquire_with(Hold& hold, const Request& request, std::in
     (void)hold.ops.finish_now();  // an entry of wait_fd() may be acquired and not finished
     const bool waits = hold.ops.status(hold.entry).phase == engine::Phase::waiting;
     if (deadline_ns == try_once && waits && !around.deadlocked()) {
-      return not_held(hold, AcquireResult::busy);  // it keeps its place in the queue
+      return denied(hold, false);  // it keeps its place in the queue
     }
     engine::Entry& entry = view().entry(hold.entry);
     engine::WaitEnd end{};
@@ -384,7 +384,7 @@ Answer PrimitiveClient::acquire_with(Hold& hold, const Request& request, std::in
       if (end == engine::WaitEnd::granted) continue;
     }
     switch (end) {
-      case engine::WaitEnd::impossible: return not_held(hold, AcquireResult::busy, true);
+      case engine::WaitEnd::impossible: return denied(hold, true);
       case engine::WaitEnd::deadlock: {
         Answer answer = not_held(hold, AcquireResult::deadlock);
         answer.circle = participant_->deadlocks()->take(hold.entry);
@@ -478,7 +478,13 @@ Answer PrimitiveClient::not_held(const Hold& hold, AcquireResult result, bool im
   Answer answer{{result, 0, std::nullopt, tell ? holder() : std::nullopt}};
   answer.available = amounts().available();
   answer.impossible = impossible;
-  if (result == AcquireResult::busy) tell_denied(view(), hold.ops.index(), hold.entry, answer.current);
+  return answer;
+}
+
+// Busy, as whoever asked by that entry is told, and everybody who listens (C-5).
+Answer PrimitiveClient::denied(const Hold& hold, bool impossible) {
+  Answer answer = not_held(hold, AcquireResult::busy, impossible);
+  tell_denied(view(), hold.ops.index(), hold.entry, answer.current);
   return answer;
 }
 

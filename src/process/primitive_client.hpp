@@ -287,6 +287,7 @@ class PrimitiveClient {
   [[nodiscard]] bool has_segment(std::int64_t queued_ns) const noexcept;
   Answer now_held(Hold& hold, std::uint64_t token, bool robbed);
   Answer not_held(const Hold& hold, AcquireResult result, bool impossible = false);
+  Answer denied(const Hold& hold, bool impossible);
   std::optional<Answer> extend(Hold& hold, const Request& request);
   engine::Result beat(const Ops& ops, engine::EntryIndex entry, std::uint64_t token,
                       std::optional<std::chrono::nanoseconds> ttl);

@@ -65,6 +65,7 @@ void tell_denied(const engine::View& view, engine::RecordIndex record, engine::E
   engine::EntryTexts texts;
   about(view, record, asked, name, texts, notice);
   notice.draft.head.told = Told::denied;
+  notice.draft.head.weight += RealPolicy::load(view.entry(asked).beside);  // with what it has already
   const std::string other = holder ? holder->holder : std::string();
   notice.other(other);
   notice.tell(view);

@@ -273,6 +273,38 @@ TEST(EventStream, WhoIsTooSlowIsToldHowMuchItLost) {
   EXPECT_EQ(lost + read, 2 * cycles);
 }
 
+TEST(EventStream, OfADamagedJournalSaysSo) {
+  const auto says = [](const std::function<void(const engine::View&)>& damage) -> std::string {
+    OwnSegment segment;
+    segment.damaged_on_purpose();
+    const auto me = join(segment);
+    PrimitiveClient lock(me, "deploy", {});
+    EventStream stream(me);
+    for (int n = 0; n < 3; ++n) {
+      EXPECT_TRUE(take(lock, "a"));
+      (void)lock.release("a");
+    }
+    damage(segment.view());
+    try {
+      while (stream.next()) {
+      }
+      EXPECT_TRUE(take(lock, "a")) << "the lock itself is not concerned";
+      return "sound";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.errc(), Errc::segment_corrupt);
+      return "damaged";
+    }
+  };
+  EXPECT_EQ(says([](const engine::View&) {}), "sound");
+  EXPECT_EQ(says([](const engine::View& v) { v.journal(12) = {}; }), "damaged") << "a word that was never written";
+  EXPECT_EQ(says([](const engine::View& v) { v.journal(12).seq = ~std::uint64_t{0}; }), "damaged");
+  EXPECT_EQ(says([](const engine::View& v) { v.header().journal_tail.seq += 1'000'000; }), "damaged");
+  EXPECT_EQ(says([](const engine::View& v) { v.header().journal_tail.seq = 5; }), "damaged");
+  for (const std::uint64_t bits : {0ULL, ~0ULL, 0x1000'0000ULL}) {
+    (void)says([bits](const engine::View& v) { v.header().journal_tail.bits = bits; });
+  }
+}
+
 // --- a storm -------------------------------------------------------------------------------------------------------
 
 // Processes acquire and release, and are killed at random; what a listener hears of each name must be a history without
