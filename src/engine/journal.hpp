@@ -68,6 +68,7 @@ inline constexpr std::uint32_t reader_parked = 1;
 inline constexpr std::uint32_t reader_called = 2;
 inline constexpr int journal_patience = 200;  // looks at somebody else's notice before it is voided
 inline constexpr int journal_notice_tries = 16;
+inline constexpr int journal_claims = 16;  // for one change; more than one or two: the segment is damaged
 
 /// Bytes [from, from + count) of a record.
 template <class P>
@@ -233,7 +234,7 @@ class Journal {
   void tell(const JournalOrigin& origin) const noexcept {
     Word64& journaled = this->journaled(origin);
     if (P::load(journaled) < origin.seq) {
-      for (;;) {
+      for (int claims = 0; claims < detail::journal_claims;) {
         const core::Packed tail = load_tail();
         if (P::keeps(Safety::journal_completes_before) && !complete(tail)) return;
         if (P::keeps(Safety::journal_looks_again) && P::load(journaled) >= origin.seq) break;
@@ -244,6 +245,7 @@ class Journal {
         const core::Packed next{tail.seq + claim.words, pack(claim)};
         if (!exists(tail.seq, claim.words)) return;
         if (!P::cas(view_->header().journal_tail, tail, next)) continue;
+        ++claims;
         write(
             next, draft, [&](JournalDraft& d) { return describe(origin, d); },
             [&](const JournalDraft& d) { return current(origin, d); });
