@@ -44,7 +44,7 @@ void pair_case() {
 }
 const Register pair_is_a_case{"pair", "an uncontended pair beside every other lock", pair_case};
 
-// --- a pair that somebody hears of -------------------------------------------------------------------------------------
+// --- a pair that somebody hears of ----------------------------------------------------------------------------------
 
 /// A process that subscribes while it is wanted.
 class Listener {

@@ -12,7 +12,7 @@ _shmcoord() {
           mapfile -t COMPREPLY < <(compgen -f -- "$current")
         fi
         return ;;
-      --capacity|--entries|--grace|--group|--holder|--interval|--mode|--names|--per-session|--pid|--reason|--seconds|--sessions|--shared|--trust|--ttl|--weight|-E|--conflict-exit-code|-S|--sem|-l|--lock|-s|--segment|-w|--wait)
+      --capacity|--entries|--grace|--group|--holder|--interval|--mode|--names|--per-session|--pid|--reason|--seconds|--sessions|--shared|--since|--trust|--ttl|--weight|-E|--conflict-exit-code|-S|--sem|-l|--lock|-s|--segment|-w|--wait)
         i=$((i + 1))
         [[ $i -lt $COMP_CWORD ]] || return ;;
       -*) ;;
@@ -24,7 +24,7 @@ _shmcoord() {
     esac
   done
   case $command in
-    '') words='--help --version -s --segment --trust --json run lock sem inspect reap force-release bench segment help completion' ;;
+    '') words='--help --version -s --segment --trust --json run lock sem inspect events reap force-release bench segment help completion' ;;
     lock) words='acquire release heartbeat renew status remove' ;;
     segment) words='create list info check remove' ;;
     sem) words='create acquire release heartbeat renew resize status remove' ;;
@@ -44,10 +44,11 @@ _shmcoord() {
     'sem status') words='--help --holder' ;;
     'sem remove') words='--help --force' ;;
     'inspect') words='--help --watch --graph --dot' ;;
+    'events') words='--help --since --no-follow' ;;
     'reap') words='--help --once --interval --dry-run' ;;
     'force-release') words='--help --holder --reason' ;;
     'bench') words='--help --seconds' ;;
-    'segment create') words='--help --mode --group --names --entries --sessions' ;;
+    'segment create') words='--help --mode --group --names --entries --sessions --journal' ;;
     'segment list') words='--help' ;;
     'segment info') words='--help' ;;
     'segment check') words='--help' ;;
