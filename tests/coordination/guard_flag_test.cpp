@@ -268,7 +268,8 @@ TEST_F(GuardFlags, AnEvaluatorThatIsKilledLeavesAWholeVerdictOrNone) {
     evaluator.kill(SIGKILL);
     evaluator.wait();
     const auto seen = flag.verdict();
-    if (seen) {
+    if (seen && !seen->passed) {
+      ASSERT_GE(seen->reason.size(), 100U);
       const std::string tail = seen->reason.substr(seen->reason.size() - 100);
       EXPECT_EQ(tail, std::string(100, tail[0]));
     }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "engine/verdict.hpp"
 #include "support/sim_judge.hpp"
@@ -27,7 +28,9 @@ using P = shmcoord::sim::SimPolicy;
 constexpr EntryIndex part = Segment::entry_of(2);
 
 // Both need more than one word, and the first one a word more than the second.
-std::string reason_of(unsigned process) { return std::string(process == 0 ? 22 : 8, Segment::name_of(process)); }
+constexpr std::string_view reason_of(unsigned process) {
+  return process == 0 ? "aaaaaaaaaaaaaaaaaaaaaa" : "bbbbbbbb";
+}
 
 Step write(const Segment& segment, unsigned process) {
   return shmcoord::engine::write_verdict<P>(segment.ops(0), part, process == 0, Segment::pid_of(process),

@@ -398,7 +398,10 @@ TEST(EventStreamStorm, NothingIsLostOrDoubledWhileProcessesAreKilled) {
     ++kills;
     victim = worker(lives++);
   }
-  for (auto& w : workers) w->kill(SIGKILL);
+  for (auto& w : workers) {
+    ASSERT_GE(w->wait_ready(), 0) << "who has not joined does not die";
+    w->kill(SIGKILL);
+  }
   kills += workers.size();
   workers.clear();
   ASSERT_TRUE(eventually([&] {
