@@ -28,9 +28,7 @@ using P = shmcoord::sim::SimPolicy;
 constexpr EntryIndex part = Segment::entry_of(2);
 
 // Both need more than one word, and the first one a word more than the second.
-constexpr std::string_view reason_of(unsigned process) {
-  return process == 0 ? "aaaaaaaaaaaaaaaaaaaaaa" : "bbbbbbbb";
-}
+constexpr std::string_view reason_of(unsigned process) { return process == 0 ? "aaaaaaaaaaaaaaaaaaaaaa" : "bbbbbbbb"; }
 
 Step write(const Segment& segment, unsigned process) {
   return shmcoord::engine::write_verdict<P>(segment.ops(0), part, process == 0, Segment::pid_of(process),
