@@ -36,21 +36,31 @@ std::int32_t pid_of(const engine::View& view, engine::EntryIndex entry) {
   return s != engine::detached_slot && view.slot_exists(s) ? RealPolicy::get(view.slot(s).pid) : 0;
 }
 
-// What both notices about an entry of a name say. The name is copied into `name`, the holder into `texts`.
-void about(const engine::View& view, engine::RecordIndex record, engine::EntryIndex entry, std::string& name,
-           engine::EntryTexts& texts, Notice& notice) {
+// A notice about an entry of a name, with what every such notice says.
+struct EntryNotice : Notice {
+  EntryNotice(const engine::View& view, engine::RecordIndex record, engine::EntryIndex entry, Told told);
+  ~EntryNotice() = default;
+  EntryNotice(const EntryNotice&) = delete;  // its draft points to its texts
+  EntryNotice& operator=(const EntryNotice&) = delete;
+
+  std::string name_of_record;
+  engine::EntryTexts texts;
+};
+
+EntryNotice::EntryNotice(const engine::View& view, engine::RecordIndex record, engine::EntryIndex entry, Told told) {
   const engine::Record& rec = view.record(record);
-  engine::JournalHead& head = notice.draft.head;
+  engine::JournalHead& head = draft.head;
+  head.told = told;
   if (RealPolicy::load(rec.kind) == static_cast<std::uint32_t>(engine::Kind::semaphore)) {
     head.flags = engine::told_semaphore;
   }
   const core::Control now = RealPolicy::load(rec.control);
   head.used = now.used;
   head.capacity = engine::unpack_amount(RealPolicy::load(rec.capacity)).amount;
-  name = engine::NameIndex<RealPolicy>(view).name_of({record, RealPolicy::load(rec.generation)});
-  notice.name(name);
+  name_of_record = engine::NameIndex<RealPolicy>(view).name_of({record, RealPolicy::load(rec.generation)});
+  name(name_of_record);
   engine::read_texts(view, entry, texts);
-  notice.holder(texts.holder);
+  holder(texts.holder);
   head.weight = engine::unpack_amount(RealPolicy::load(view.entry(entry).weight)).amount;
   head.pid = pid_of(view, entry);
 }
@@ -60,11 +70,7 @@ void about(const engine::View& view, engine::RecordIndex record, engine::EntryIn
 void tell_denied(const engine::View& view, engine::RecordIndex record, engine::EntryIndex asked,
                  const std::optional<HolderInfo>& holder) {
   if (!engine::Journal<RealPolicy>::wanted(view)) return;
-  Notice notice;
-  std::string name;
-  engine::EntryTexts texts;
-  about(view, record, asked, name, texts, notice);
-  notice.draft.head.told = Told::denied;
+  EntryNotice notice(view, record, asked, Told::denied);
   notice.draft.head.weight += RealPolicy::load(view.entry(asked).beside);  // with what it has already
   const std::string other = holder ? holder->holder : std::string();
   notice.other(other);
@@ -73,11 +79,7 @@ void tell_denied(const engine::View& view, engine::RecordIndex record, engine::E
 
 void tell_stale(const engine::View& view, engine::RecordIndex record, engine::EntryIndex held, Loss why) {
   if (!engine::Journal<RealPolicy>::wanted(view)) return;
-  Notice notice;
-  std::string name;
-  engine::EntryTexts texts;
-  about(view, record, held, name, texts, notice);
-  notice.draft.head.told = Told::stale;
+  EntryNotice notice(view, record, held, Told::stale);
   notice.draft.set_loss(why);
   const engine::Status status = engine::unpack_status(RealPolicy::load(view.entry(held).status));
   notice.draft.set_token(engine::seq_of_stamp(status.stamp, RealPolicy::load_seq(view.record(record).control)));
