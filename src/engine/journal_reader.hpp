@@ -25,8 +25,9 @@ struct JournalRecord {
 
 enum class JournalRead : std::uint8_t {
   record,
-  nothing,  // there is no more yet
-  lapped,   // records were overwritten before they were read: so many are lost
+  nothing,     // there is no more yet
+  unfinished,  // the last record is not whole; only told to who looks and changes nothing
+  lapped,      // records were overwritten before they were read: so many are lost
   damaged,
 };
 
@@ -40,6 +41,14 @@ class JournalReader {
     skip_to(0);
   }
 
+  /// All that there is, without completing what is not whole.
+  static JournalReader only_looking(const View& view) noexcept {
+    JournalReader reader(view, std::uint64_t{0});
+    reader.completes_ = false;
+    return reader;
+  }
+
+  [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
   [[nodiscard]] bool at_end() const noexcept { return P::load_seq(view_->header().journal_tail) == position_; }
 
   /// `lost` is set when it was lapped.
@@ -64,14 +73,18 @@ class JournalReader {
           continue;
         case Fetch::unfinished:
           // Only the last one can be; and all before the tail are whole when that is.
-          if (completed || !journal_.complete(journal_.load_tail())) return JournalRead::damaged;
+          if (!completes_ && is_last()) return JournalRead::unfinished;
+          if (completed || (completes_ && !journal_.complete(journal_.load_tail()))) return JournalRead::damaged;
           completed = true;
           continue;
-        case Fetch::lapped:
-          // Not to the very oldest: that would be overwritten next.
+        case Fetch::lapped: {
+          // Not to the very oldest: that would be overwritten next. Who wrote a later lap moved the tail first.
+          const std::uint64_t before = position_;
           skip_to(journal_.ring() / 2);
+          if (position_ <= before) return JournalRead::damaged;
           completed = false;
           continue;
+        }
         case Fetch::damaged: return JournalRead::damaged;
       }
     }
@@ -135,6 +148,11 @@ class JournalReader {
     return Fetch::whole;
   }
 
+  [[nodiscard]] bool is_last() const noexcept {
+    const core::Packed tail = journal_.load_tail();
+    return tail.seq - unpack_claim(tail.bits).words == position_;
+  }
+
   // To the first record that begins `spare` words behind the oldest word, or to the end if there is none.
   void skip_to(std::uint64_t spare) noexcept {
     const std::uint64_t end = known_end_ = P::load_seq(view_->header().journal_tail);
@@ -151,6 +169,7 @@ class JournalReader {
   std::uint64_t position_;
   std::uint64_t known_end_ = 0;
   std::uint64_t expected_;  // number of the next record; 0: not known
+  bool completes_ = true;
   std::vector<char> bytes_;
 };
 

@@ -53,6 +53,7 @@ std::optional<Event> EventStream::next() {
         ready_.back().lost = lost;
         ready_.back().at = std::chrono::steady_clock::time_point(std::chrono::nanoseconds(real_clock().now_ns()));
         break;
+      case engine::JournalRead::unfinished:  // not told to who completes
       case engine::JournalRead::damaged:
         throw Error(Errc::segment_corrupt, "the journal of segment " + participant_->mapping().path() +
                                                " is damaged; `shmcoord segment check` tells more");

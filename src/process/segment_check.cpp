@@ -12,6 +12,8 @@
 
 #include "core/names.hpp"
 #include "engine/entry_text.hpp"
+#include "engine/journal_reader.hpp"
+#include "engine/journal_switch.hpp"
 #include "engine/name_index.hpp"
 #include "process/snapshot.hpp"
 
@@ -52,6 +54,7 @@ class Checker {
     chunks();
     names();
     locks();
+    journal();
     return std::move(report_);
   }
 
@@ -76,6 +79,12 @@ class Checker {
     at_most(h.record_high, view_.geo.sizes.names, "record_high");
     at_most(h.chunk_high, view_.geo.chunk_count, "chunk_high");
     at_most(h.token_floor, core::seq_limit, "token_floor");
+    switch (engine::JournalSwitch<P>::state_of(P::load(h.journal))) {
+      case engine::JournalState::off:
+      case engine::JournalState::on:
+      case engine::JournalState::starting: break;
+      default: damage("header", "the journal's switch has an unknown state");
+    }
     if (mapping_.removed()) pending("header", "the segment was removed; who opens or creates it next deletes the file");
   }
 
@@ -290,6 +299,8 @@ class Checker {
     }
     if (std::find(names_here.begin(), names_here.end(), text) != names_here.end()) damage(where, "is there twice");
     names_here.push_back(text);
+    const std::uint64_t journaled = P::load(record.journaled);  // before the word that it follows
+    if (journaled > P::load_seq(record.control)) damage(where, "changes were journaled that have not happened yet");
   }
 
   void unreached(RecordIndex r) {
@@ -359,6 +370,48 @@ class Checker {
     if (!lock.waiters.empty() && lock.queue_whole && lock.used <= lock.capacity &&
         lock.waiters.front().weight <= lock.capacity - lock.used) {
       pending(where, "its first waiter could be let in, and is not yet");
+    }
+  }
+
+  // --- journal -------------------------------------------------------------------------------------------------------
+
+  /// Up to where it ends now: it may grow faster than it is read.
+  void journal() {
+    const std::uint64_t end = P::load_seq(view_.header().journal_tail);
+    auto reader = engine::JournalReader<P>::only_looking(view_);
+    engine::JournalRecord record;
+    std::uint64_t lost = 0;
+    std::uint64_t begins = 0;  // where the next record begins, and its number; 0: not known
+    std::uint64_t number = 0;
+    while (reader.position() < end) {
+      life_ = reader.position();
+      const std::string where = "journal word " + std::to_string(life_);
+      switch (reader.next(record, lost)) {
+        case engine::JournalRead::nothing: return;
+        case engine::JournalRead::lapped: break;
+        case engine::JournalRead::unfinished:
+          pending(where, "its last record is not whole; who writes or reads next completes it");
+          return;
+        case engine::JournalRead::damaged:
+          damage(where, "no record that can be begins here; nobody can read on");
+          return;
+        case engine::JournalRead::record:
+          ++report_.journal_records;
+          event(record, begins == record.position ? number : 0);
+          begins = record.position + record.head.words;
+          number = record.head.number() + 1;
+      }
+    }
+  }
+
+  void event(const engine::JournalRecord& record, std::uint64_t expected) {
+    life_ = record.position;
+    const std::string where = "journal record " + std::to_string(record.head.number());
+    if (expected != 0 && record.head.number() != expected) {
+      damage(where, "follows on record " + std::to_string(expected - 1));
+    }
+    if (record.head.told == engine::Told::nothing || record.head.told > engine::Told::named) {
+      damage(where, "tells of nothing that there is");
     }
   }
 

@@ -41,7 +41,8 @@ struct CheckReport {
   std::uint64_t sessions = 0;
   std::uint64_t names = 0;
   std::uint64_t entries = 0;  // of chunks that belong to somebody
-  std::uint64_t moving = 0;   // locks that changed faster than they could be judged
+  std::uint64_t journal_records = 0;
+  std::uint64_t moving = 0;  // locks that changed faster than they could be judged
 
   [[nodiscard]] bool damaged() const noexcept;
 };

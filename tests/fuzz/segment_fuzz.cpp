@@ -15,7 +15,9 @@
 
 #include <boost/json.hpp>
 
+#include "coordination/guard_store.hpp"
 #include "engine/segment_file.hpp"
+#include "process/event_stream.hpp"
 #include "process/keeping_alive.hpp"
 #include "process/participant.hpp"
 #include "process/primitive_client.hpp"
@@ -43,7 +45,7 @@ using process::Request;
 const process::NameOptions pool_options{.kind = engine::Kind::semaphore, .capacity = 5};
 const process::NameOptions quota_options{.kind = engine::Kind::semaphore, .per_session = 2};
 
-constexpr engine::Sizes sizes{.names = 32, .entries = 64, .sessions = 8};
+constexpr engine::Sizes sizes{.names = 32, .entries = 64, .sessions = 8, .journal = engine::least_journal};
 
 Request request_of(std::string_view holder) {
   Request request;
@@ -92,6 +94,12 @@ void furnish(const std::shared_ptr<engine::Mapping>& mapping) {
           if (!pool.acquire(three, process::try_once)) ::abort();
         }
         new PrimitiveClient(me, "quota", quota_options);
+        const Guard guard{"guard", GuardCondition::parse("file_exists(" + std::string(3000, 'f') + ") && file_exists(" +
+                                                         std::string(3000, 'g') + ")")};
+        (void)coordination::add_guard(me, guard);
+        const auto stored = coordination::find_guard(*mapping, guard.name);
+        if (!coordination::set_verdict(*me, guard.name, *stored, GuardFailed{"guard", Block{}, std::string(200, 'w')}))
+          ::abort();
         PrimitiveClient gone(me, "gone", {});
         PrimitiveClient::remove(*me, "gone", false);
       } else {
@@ -116,7 +124,8 @@ struct Template {
 
   Template() {
     {
-      const auto mapping = engine::Mapping::create(path, {.sizes = sizes, .mode = 0600, .group = {}});
+      const auto mapping =
+          engine::Mapping::create(path, {.sizes = sizes, .mode = 0600, .group = {}, .flags = engine::journal_always});
       furnish(mapping);
       const engine::View& view = mapping->view();
       for (std::uint64_t at = 0; at < geo.total; at += engine::page_size) {
@@ -139,7 +148,9 @@ std::pair<std::uint64_t, std::uint64_t> table(const engine::Geometry& g, unsigne
     case 5: return {g.chunks, 8};
     case 6: return {g.records, sizeof(engine::Record)};
     case 7: return {g.entries, sizeof(engine::Entry)};
-    case 8: return {g.long_names, engine::long_name_bytes};
+    case 8:
+      if (which / 11 % 2 != 0) return {g.journal, sizeof(engine::Word128)};
+      return {g.long_names, engine::long_name_bytes};
     case 9:
       if (which / 11 % 2 != 0) return {g.notice_rests, sizeof(engine::NoticeRest)};
       return {g.notices, sizeof(engine::Notice)};
@@ -234,12 +245,32 @@ void look(const Template& from, bool bitmap_changed) {
   }
 }
 
+/// What is told cannot be more than what is there.
+void read_all(process::EventStream& events) {
+  constexpr std::uint32_t most = 4 * sizes.journal;
+  for (std::uint32_t n = 0; events.next(); ++n) {
+    if (n == most) give_up("more events than the journal has words");
+  }
+}
+
+void use_guard(const std::shared_ptr<Participant>& me) {
+  const Guard guard{"guard", GuardCondition::parse("lock_free(deploy)")};
+  answer_or_error([&] { (void)coordination::add_guard(me, guard); });
+  if (const auto stored = coordination::find_guard(me->mapping(), guard.name)) {
+    answer_or_error([&] { (void)coordination::guard_from(guard.name, stored->definition); });
+    (void)coordination::verdict_of(me->mapping(), stored->record);
+    (void)coordination::set_verdict(*me, guard.name, *stored, GuardFailed{"guard", Block{}, "fuzz"});
+  }
+  PrimitiveClient::remove(*me, guard.name, true, engine::Kind::guard);
+}
+
 void use(const Template& from) {
   answer_or_error([&] {
     const auto mapping = engine::Mapping::open(from.path);
     answer_or_error([&] { process::sweep(*mapping, RealPolicy::now_ns()); });
     answer_or_error([&] {
       const std::shared_ptr<Participant> me = Participant::join(mapping);
+      process::EventStream news(me);
       for (const char* const name : {"deploy", "leased", "new"}) {
         answer_or_error([&] {
           PrimitiveClient lock(me, name, {});
@@ -267,6 +298,12 @@ void use(const Template& from) {
       for (std::uint32_t n = 0; n < sizes.names + 4; ++n) {
         answer_or_error([&] { PrimitiveClient(me, "recycled-" + std::to_string(n), {}); });
       }
+      answer_or_error([&] { use_guard(me); });
+      answer_or_error([&] { read_all(news); });
+      answer_or_error([&] {
+        process::EventStream all(me, 0);
+        read_all(all);
+      });
     });
   });
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/name_index.hpp"
+#include "process/event_stream.hpp"
 #include "process/participant.hpp"
 #include "process/primitive_client.hpp"
 #include "process/recovery.hpp"
@@ -96,8 +97,16 @@ TEST(SegmentCheck, HoldersWaitersAndTheDeadAreSound) {
   EXPECT_EQ(text_of(check(segment)), "");
 }
 
-TEST(SegmentCheck, TrafficIsNoDamage) {
-  const OwnSegment segment;
+/// Without a journal, and with one that is overwritten all the time.
+class SegmentInUse : public testing::TestWithParam<std::uint32_t> {
+ protected:
+  OwnSegment segment_{{.names = 64, .entries = 512, .sessions = 64, .journal = engine::least_journal}, GetParam()};
+};
+INSTANTIATE_TEST_SUITE_P(Journal, SegmentInUse, testing::Values(0U, std::uint32_t{engine::journal_always}),
+                         [](const auto& flags) { return flags.param == 0 ? "Off" : "Always"; });
+
+TEST_P(SegmentInUse, TrafficIsNoDamage) {
+  const OwnSegment& segment = segment_;
   std::vector<Child> movers;
   for (int n = 0; n < 3; ++n) {
     movers.emplace_back([&, n](const Child::Line& line) { return move(segment, n, line); });
@@ -109,8 +118,8 @@ TEST(SegmentCheck, TrafficIsNoDamage) {
   }
 }
 
-TEST(SegmentCheck, KillsAtAnyMomentLeaveNoDamage) {
-  const OwnSegment segment;
+TEST_P(SegmentInUse, KillsAtAnyMomentLeaveNoDamage) {
+  const OwnSegment& segment = segment_;
   std::minstd_rand random(20'261'128);
   for (int round = 0; round < 60; ++round) {
     std::vector<Child> children;
@@ -134,8 +143,11 @@ TEST(SegmentCheck, KillsAtAnyMomentLeaveNoDamage) {
 /// One lock held, one waited for, by a session of this process; what the tests then overwrite.
 class Damage : public testing::Test {
  protected:
-  Damage() : me_(Participant::join(segment_.mapping())), lock_(me_, "deploy", {}), other_(me_, "other", {}) {
+  Damage()
+      : me_(Participant::join(segment_.mapping())), events_(me_), lock_(me_, "deploy", {}), other_(me_, "other", {}) {
     EXPECT_TRUE(lock_.acquire(request_of("holder"), try_once));
+    EXPECT_TRUE(other_.acquire(request_of("holder"), try_once));
+    (void)other_.release("holder");
     fds_.push_back(lock_.wait_fd(request_of("first")));
     fds_.push_back(lock_.wait_fd(request_of("second")));
     const auto held = me_->mapping().view().record(lock_.ops().index()).control;
@@ -182,8 +194,9 @@ class Damage : public testing::Test {
     ASSERT_EQ(text_of(check(segment_)), "") << "after " << text;
   }
 
-  OwnSegment segment_{{.names = 64, .entries = 64, .sessions = 8}};
+  OwnSegment segment_{{.names = 64, .entries = 64, .sessions = 8, .journal = engine::least_journal}};
   std::shared_ptr<Participant> me_;
+  EventStream events_;
   PrimitiveClient lock_;
   PrimitiveClient other_;
   std::vector<int> fds_;
@@ -198,6 +211,55 @@ TEST_F(Damage, OfTheHeader) {
     set(view().header().*word, core::seq_limit + 1);
     expect(std::string("header: ") + name + " is");
   }
+}
+
+TEST_F(Damage, OfTheJournal) {
+  const engine::View& v = view();
+  EXPECT_GT(check(segment_).journal_records, 0U);
+  const auto half = [&](std::uint64_t position, unsigned which) -> engine::Word64& {
+    return word(v.geo.journal / sizeof(engine::Word64) + 2 * position + which);
+  };
+  set(v.header().journal, RealPolicy::load(v.header().journal) ^ 3U);
+  expect("header: the journal's switch");
+  engine::Word64& journaled = v.record(record()).journaled;
+  set(journaled, RealPolicy::load_seq(v.record(record()).control) + 1);
+  expect("lock 'deploy': changes were journaled that have not happened yet");
+
+  // The first word of each record: {stamp, low half of its number | high half, words, what it tells, source, flags}.
+  std::vector<std::uint64_t> begins;
+  auto reader = engine::JournalReader<RealPolicy>::only_looking(v);
+  engine::JournalRecord r;
+  std::uint64_t lost = 0;
+  for (std::uint64_t at = reader.position(); reader.next(r, lost) == engine::JournalRead::record;
+       at = reader.position()) {
+    begins.push_back(at);
+  }
+  ASSERT_GE(begins.size(), 2U);
+  const std::uint64_t first = begins[0];
+  const std::uint64_t last = begins.back();
+  EXPECT_EQ(first, 0U);
+
+  set(half(last, 0), RealPolicy::load(half(last, 0)) + (7ULL << 32U));
+  expect("journal record " + std::to_string(begins.size() + 7) + ": follows on record " +
+         std::to_string(begins.size() - 1));
+  set(half(last, 0), RealPolicy::load(half(last, 0)) & ~1ULL);  // no beginning any more
+  expect("journal word " + std::to_string(last) + ": no record");
+  set(half(last, 1), RealPolicy::load(half(last, 1)) | 0xffff0000ULL);  // longer than can be
+  expect("journal word " + std::to_string(last) + ": no record");
+  set(half(last, 1), RealPolicy::load(half(last, 1)) | 0xff00000000ULL);
+  expect("journal record " + std::to_string(begins.size()) + ": tells of nothing");
+  set(half(begins[1], 0), 0);
+  set(half(begins[1], 1), 0);  // a record that nobody wrote, and it is not the last one
+  expect("journal word " + std::to_string(begins[1]) + ": no record");
+
+  // The last one: its writer may have been killed, and the next one writes it.
+  const std::uint64_t end = RealPolicy::load_seq(v.header().journal_tail);
+  set(half(end - 1, 0), 0);
+  set(half(end - 1, 1), 0);
+  const CheckReport report = check(segment_);
+  EXPECT_FALSE(report.damaged()) << text_of(report);
+  EXPECT_EQ(text_of(report), "pending journal word " + std::to_string(last) +
+                                 ": its last record is not whole; who writes or reads next completes it\n");
 }
 
 TEST_F(Damage, OfThePageBitmap) {

@@ -179,14 +179,16 @@ int segment_check(const Arguments& arguments) {
                                       {"sessions", report.sessions},
                                       {"names", report.names},
                                       {"entries", report.entries},
+                                      {"journal_records", report.journal_records},
                                       {"moving", report.moving},
                                       {"findings", std::move(findings)}}));
   } else {
     for (const process::Finding& f : report.findings) {
       print_line(fmt::format("{:<9}{}: {}", to_string(f.kind), printable(f.where), printable(f.what)));
     }
-    std::string line =
-        fmt::format("{} names, {} sessions, {} entries: ", report.names, report.sessions, report.entries);
+    std::string line = fmt::format("{} names, {} sessions, {} entries", report.names, report.sessions, report.entries);
+    if (report.journal_records != 0) line += fmt::format(", {} records of the journal", report.journal_records);
+    line += ": ";
     line += report.damaged() ? fmt::format("{} damaged", count(process::Finding::Kind::damage)) : "sound";
     if (const auto n = count(process::Finding::Kind::pending); n != 0) {
       line += fmt::format(", {} pending (the next caller or `shmcoord reap --once` finishes it)", n);
