@@ -10,6 +10,9 @@
 #include "bench/support/hand_off.hpp"
 #include "bench/support/peers.hpp"
 #include "bench/support/sides.hpp"
+#include "engine/journal.hpp"
+#include "engine/segment_file.hpp"
+#include "shmcoord/guard_flag.hpp"
 
 // From one process to another one that waits: asleep in the kernel, or spinning.
 
@@ -106,6 +109,64 @@ void spinning_case() {
   }
 }
 const Register spinning_is_a_case{"spinning", "hand-off to a waiter that spins", spinning_case};
+
+std::string gate(std::uint32_t side) { return "gate-" + std::to_string(side); }
+std::string guard(std::uint32_t side) { return "guard-" + std::to_string(side); }
+
+/// Each side holds its gate, and the other one's guard waits until it is free.
+Round guard_hand_offs(const Placement& p, int n) {
+  {
+    Session session{segment()};
+    for (const std::uint32_t side : {0U, 1U})
+      (void)GuardFlag::add(session, {guard(side), GuardCondition::lock_free(gate(side))});
+  }
+  SharedArray<Word32> counts(2);
+  Word32& held = counts[0];
+  Word32& passed = counts[1];
+  return measure_hand_offs(p, 2 * n, [&](HandOffs& h) {
+    Session session{segment()};
+    Lock mine{session, gate(h.side())};
+    GuardFlag theirs{session, guard(1 - h.side())};
+    const GuardExecutor executor{{.primitives = primitives_of(segment())}};
+    const Word32& parked = detail::Access::mapping(segment())->view().header().journal_parked;
+    mine.lock();
+    RealPolicy::add(held, 1);
+    while (RealPolicy::load(held) < 2) ::sched_yield();
+    std::uint32_t given = 0;  // how many have passed when this side's gate was seen open
+    for (int i = 0; i < n; ++i) {
+      if (h.side() == 1 || i > 0) {
+        if (i > 0) {
+          // A guard waits for a state: it does not see that a lock was free for a moment.
+          while (RealPolicy::load(passed) < given) ::sched_yield();
+          mine.lock();
+        }
+        h.about_to_wait();
+        if (!may_proceed(theirs.wait(executor))) fail("the guard did not pass");
+        h.received();
+        RealPolicy::add(passed, 1);
+      }
+      if (h.side() == 1 && i + 1 == n) break;
+      h.await_waiter();
+      given = RealPolicy::load(passed) + 1;
+      while ((RealPolicy::load(parked) & engine::detail::reader_parked) == 0) ::sched_yield();
+      h.about_to_give(true);
+      mine.unlock();
+    }
+  });
+}
+
+void guard_case() {
+  for (const Placement& p : placements()) {
+    const int n = hand_offs(p, 500);
+    Comparison c("a guard that waits for a lock passes, " + to_string(p), "ns", p.rested ? 9 : 21);
+    c.ours([=] { return guard_hand_offs(p, n); });
+    c.peer("hand-off of that lock to a sleeping waiter", p.pinned || p.rested ? 0 : 2,
+           [=] { return lock_hand_offs(p, n, true); });
+    c.run();
+  }
+}
+const Register guard_is_a_case{"guard", "release of a lock to a guard that waits for it, beside a hand-off",
+                               guard_case};
 
 }  // namespace
 }  // namespace shmcoord::bench

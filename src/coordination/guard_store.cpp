@@ -147,7 +147,7 @@ std::optional<StoredGuard> stored_guard(const LockView& seen) {
   const auto all = tries_of(seen);
   const auto tag = first_complete(all);
   if (!tag) return std::nullopt;
-  StoredGuard guard{seen.record, {}, 0};
+  StoredGuard guard{seen.record, seen.generation, {}, 0};
   for (const GrantView* part : all.at(*tag).parts) {
     guard.definition += part->reason;
     guard.part = part->entry;
@@ -167,6 +167,11 @@ std::optional<StoredGuard> find_guard(const engine::Mapping& mapping, std::strin
                 "guard '" + std::string(name) + "' is damaged; `shmcoord segment check` tells more");
   }
   return stored_guard(*seen);
+}
+
+bool is_still(const engine::Mapping& mapping, std::string_view name, const StoredGuard& guard) {
+  const auto found = engine::NameIndex<RealPolicy>(mapping.view()).find(name);
+  return found && found->record == guard.record && found->generation == guard.generation;
 }
 
 std::vector<GuardListing> list_guards(const engine::Mapping& mapping, const process::Picture& picture) {
@@ -222,11 +227,10 @@ bool set_verdict(process::Participant& participant, std::string_view name, const
                  const GuardOutcome& outcome) {
   participant.require_usable();
   const engine::Mapping& mapping = participant.mapping();
-  const auto found = engine::NameIndex<RealPolicy>(mapping.view()).find(name);
-  if (!found || found->record != guard.record) return false;
+  if (!is_still(mapping, name, guard)) return false;
   mapping.prepare_notices(engine::Mapping::NoticePart::head, {&guard.record, 1});
   mapping.prepare_notices(engine::Mapping::NoticePart::rest, {&guard.record, 1});
-  const engine::ControlOps<RealPolicy> ops(mapping.view(), found->record, found->generation);
+  const engine::ControlOps<RealPolicy> ops(mapping.view(), guard.record, guard.generation);
   const auto* const failed = std::get_if<GuardFailed>(&outcome);
   const Step step =
       engine::write_verdict<RealPolicy>(ops, guard.part, failed == nullptr, ::getpid(), process::real_clock().now_ns(),

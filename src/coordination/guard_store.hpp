@@ -45,6 +45,7 @@ void check_guard(const Guard& guard);
 
 struct StoredGuard {
   engine::RecordIndex record = 0;
+  std::uint64_t generation = 0;  // of the record: the definition does not change within one
   std::string definition;
   engine::EntryIndex part = 0;  // any of its parts
 };
@@ -53,6 +54,8 @@ struct StoredGuard {
 [[nodiscard]] std::optional<StoredGuard> stored_guard(const process::LockView& seen);
 /// The guard of that name, or nothing. Throws wrong_type, segment_corrupt.
 [[nodiscard]] std::optional<StoredGuard> find_guard(const engine::Mapping& mapping, std::string_view name);
+/// Is the name still what that was found under? Without a look at the definition, which may have lost a part by force.
+[[nodiscard]] bool is_still(const engine::Mapping& mapping, std::string_view name, const StoredGuard& guard);
 /// All, by name; those that are not registered whole are left out.
 [[nodiscard]] std::vector<GuardListing> list_guards(const engine::Mapping& mapping, const process::Picture& picture);
 

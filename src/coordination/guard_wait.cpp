@@ -48,6 +48,9 @@ struct Needs {
   std::vector<std::string> files;
   bool asks_others = false;  // what cannot notify
 
+  /// A look at those is all that an evaluation takes.
+  [[nodiscard]] bool only_primitives() const { return files.empty() && !asks_others; }
+
   Needs(const GuardCondition& condition, const std::string& directory) {
     namespace fs = std::filesystem;
     std::set<std::string> paths;
@@ -86,6 +89,8 @@ struct PrimitiveStates {
   }
 };
 
+using coordination::StoredGuard;
+
 enum class Wakes : std::uint8_t { nothing, look, evaluation };
 
 Wakes wakes(const Event& event, const Guard& guard, const Needs& needs) {
@@ -110,11 +115,13 @@ Wakes wakes(const Event& event, const Guard& guard, const Needs& needs) {
 class Waiting {
  public:
   Waiting(const GuardFlag& flag, const std::shared_ptr<process::Participant>& participant,
-          const GuardExecutor& executor, const GuardWaitOptions& options, Guard guard)
+          const GuardExecutor& executor, const GuardWaitOptions& options, Guard guard, const StoredGuard& stored)
       : flag_(flag),
+        participant_(*participant),
         executor_(executor),
         options_(options),
         guard_(std::move(guard)),
+        stored_(stored),
         needs_(guard_.condition, options.directory),
         deadline_ns_(options.timeout ? later(now_ns(), std::max(*options.timeout, std::chrono::nanoseconds(0)))
                                      : never),
@@ -158,16 +165,22 @@ class Waiting {
       if (over()) return false;
       const std::int64_t now = now_ns();
       if (heard == Wakes::evaluation || files_->take_changed() || now >= again_ns) return true;
+      if (now >= look_ns) definition_is_old_ = true;
       if (heard == Wakes::look || now >= look_ns) {
         look_ns = now + engine::recheck_ns;
-        if (is_another_guard() || are_other_states()) return true;
+        if (needs_.only_primitives() || is_another_guard() || are_other_states()) return true;
       }
       stream_.wait(std::min({deadline_ns_, again_ns, look_ns}));
     }
   }
 
+  /// Has the definition to be read again? Once a second, in case a part of it was taken away by force, and when the
+  /// name is no more what it was.
+  [[nodiscard]] bool definition_is_old() const { return definition_is_old_ || !is_still(); }
   /// The definition as it is now.
-  void is_now(Guard guard) {
+  void is_now(Guard guard, const StoredGuard& stored) {
+    stored_ = stored;
+    definition_is_old_ = false;
     if (guard.condition == guard_.condition && guard.on_failure == guard_.on_failure &&
         guard.wake_on == guard_.wake_on) {
       return;
@@ -191,7 +204,9 @@ class Waiting {
     const GuardInputs inputs = executor_.gather(GuardCondition::all(needs_.primitives), {});
     return PrimitiveStates::of(inputs) != states_;
   }
+  [[nodiscard]] bool is_still() const { return coordination::is_still(participant_.mapping(), guard_.name, stored_); }
   [[nodiscard]] bool is_another_guard() const {
+    if (!definition_is_old_) return !is_still();
     try {
       const Guard there = flag_.guard();
       return there.condition != guard_.condition || there.on_failure != guard_.on_failure ||
@@ -202,9 +217,12 @@ class Waiting {
   }
 
   const GuardFlag& flag_;
+  const process::Participant& participant_;
   const GuardExecutor& executor_;
   const GuardWaitOptions& options_;
   Guard guard_;
+  StoredGuard stored_;
+  bool definition_is_old_ = false;
   Needs needs_;
   std::int64_t deadline_ns_;
   bool once_;
@@ -225,7 +243,7 @@ GuardOutcome GuardFlag::wait(const GuardExecutor& executor, const GuardWaitOptio
   const std::shared_ptr<process::Participant>& participant = state.session->participant;
   participant->require_usable();
   auto [guard, stored] = state.read();
-  Waiting waiting(*this, participant, executor, options, guard);
+  Waiting waiting(*this, participant, executor, options, guard, stored);
   std::optional<GuardOutcome> last;
   for (;;) {
     if (!last) state.tell(EventKind::guard_evaluating, {});
@@ -243,13 +261,14 @@ GuardOutcome GuardFlag::wait(const GuardExecutor& executor, const GuardWaitOptio
     const auto* const failed = std::get_if<GuardFailed>(&*outcome);
     if (may_proceed(*outcome) || std::holds_alternative<Fail>(failed->action)) return *std::move(outcome);
     if (waiting.over() || !waiting.until_worth_it()) return *std::move(outcome);
+    if (!waiting.definition_is_old()) continue;
     try {
       std::tie(guard, stored) = state.read();
     } catch (const Error& e) {
       if (e.errc() != Errc::not_found && e.errc() != Errc::wrong_type) throw;
       throw Error(Errc::name_removed, "guard '" + state.name + "' was removed while it was waited for");
     }
-    waiting.is_now(guard);
+    waiting.is_now(guard, stored);
   }
 }
 

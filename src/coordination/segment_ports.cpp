@@ -2,6 +2,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "engine/name_index.hpp"
 #include "engine/segment_file.hpp"
 #include "process/clock.hpp"
 #include "process/face.hpp"
@@ -23,6 +24,7 @@ class SegmentPrimitives final : public GuardPrimitives {
   explicit SegmentPrimitives(std::shared_ptr<engine::Mapping> mapping) : mapping_(std::move(mapping)) {}
 
   std::optional<Lock> lock(const std::string& name) override {
+    if (unused(name, engine::Kind::lock)) return Lock{};
     const std::optional<process::LockView> seen = look(name, engine::Kind::lock);
     if (!seen) return std::nullopt;
     Lock lock;
@@ -35,6 +37,7 @@ class SegmentPrimitives final : public GuardPrimitives {
   }
 
   std::optional<std::uint32_t> semaphore(const std::string& name) override {
+    if (const auto capacity = unused(name, engine::Kind::semaphore)) return capacity;
     const std::optional<process::LockView> seen = look(name, engine::Kind::semaphore);
     if (!seen) return std::nullopt;
     std::uint64_t used = 0;
@@ -43,6 +46,21 @@ class SegmentPrimitives final : public GuardPrimitives {
   }
 
  private:
+  // Its capacity, if nobody holds it: then there is nobody to be looked for among all the sessions.
+  [[nodiscard]] std::optional<std::uint32_t> unused(const std::string& name, engine::Kind kind) const {
+    using P = engine::RealPolicy;
+    const engine::View& view = mapping_->view();
+    const auto found = engine::NameIndex<P>(view).find(name);
+    if (!found) return std::nullopt;
+    const engine::Record& record = view.record(found->record);
+    const core::Control c = P::load(record.control);
+    const auto capacity = engine::unpack_amount(P::load(record.capacity)).amount;
+    const bool still = P::load_seq(record.control) == c.seq && P::load(record.generation) == found->generation;
+    const bool fixed = P::load(record.per_session) == 0 && c.op != core::Op::resize;
+    const bool such = static_cast<engine::Kind>(P::load(record.kind)) == kind && core::plausible(c);
+    return still && fixed && such && c.used == 0 ? std::optional(capacity) : std::nullopt;
+  }
+
   [[nodiscard]] std::optional<process::LockView> look(const std::string& name, engine::Kind kind) const {
     process::Picture picture = process::take_picture(*mapping_, process::real_clock().now_ns(), {name});
     if (picture.locks.empty()) return std::nullopt;

@@ -321,7 +321,7 @@ class ControlOps {
     for (;;) {
       const core::Control c = load();
       if (const Step s = usable(c); s != Step::acquired) return {s};
-      if (!finish(c)) return {Step::corrupt};
+      if (P::keeps(Safety::finish_before_verdict) && !finish(c)) return {Step::corrupt};
       if (at_end(c.seq)) return {Step::exhausted};
       if (pass_over(c, i)) return {Step::refreshed, c.seq + 1};
     }

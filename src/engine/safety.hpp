@@ -183,6 +183,10 @@
   line(start_marks_all, "who starts the journal marks what was before")                          \
   line(start_marks_before, "but nothing that came after the start")                              \
   line(start_is_told, "and makes an append that began before fail")                              \
+  /* verdict.hpp */                                                                              \
+  line(finish_before_verdict, "who uses up a sequence first finishes the word")                  \
+  line(verdict_word_current, "a word of a verdict is written only while its sequence stands")    \
+  line(verdict_current, "and so is the word that makes it the verdict")                          \
   /* participant, keeper, primitive_client */                                                         \
   line(slot_has_new_incarnation, "a slot's next owner has another incarnation")                  \
   line(slot_is_described_anew, "and starts without the last one's notes")                        \

@@ -77,7 +77,7 @@ Step write_verdict(const ControlOps<P>& ops, EntryIndex sake, bool passed, std::
       Word128& word = detail::notice_word(view, record, at);
       for (;;) {
         const core::Packed read = core::pack(P::load(word));
-        whole = current();
+        whole = !P::keeps(Safety::verdict_word_current) || current();
         if (!whole) break;
         const core::Packed next =
             detail::notice_word_of(static_cast<std::uint32_t>(stamp), &payload[at * notice_word_bytes]);
@@ -86,7 +86,7 @@ Step write_verdict(const ControlOps<P>& ops, EntryIndex sake, bool passed, std::
     }
     while (whole) {
       const std::uint64_t read = P::load(ops.record().previous);
-      whole = current();
+      whole = !P::keeps(Safety::verdict_current) || current();
       if (whole && P::cas(ops.record().previous, read, pack(Handoff{nil_entry, Loss::none, stamp}))) {
         return Step::refreshed;
       }

@@ -46,6 +46,7 @@ class Painter {
     for (int left = tries; left > 0; --left) {
       lock = LockView{};
       lock.record = found.record;
+      lock.generation = found.generation;
       lock.name = name;
       const core::Control c = P::load(record.control);
       read(lock, record, c);

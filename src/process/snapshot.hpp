@@ -149,6 +149,7 @@ struct PreviousView {
 
 struct LockView {
   RecordIndex record = 0;
+  std::uint64_t generation = 0;
   std::string name;
   engine::Kind kind = engine::Kind::lock;
   std::uint64_t seq = 0;
