@@ -88,6 +88,26 @@ TEST(VerdictSim, who_dies_leaves_a_whole_one_or_none_and_the_next_evaluation_giv
   judge("verdict and deaths", s, {.preemptions = 2, .deaths = 2}, {.deaths = 2});
 }
 
+TEST(VerdictSim, a_part_that_comes_meanwhile_is_there) {
+  constexpr EntryIndex second = Segment::entry_of(1);
+  Segment segment(7);
+  Scenario s;
+  segment.name_words(s);
+  s.on_start([&] {
+    begin(segment);
+    P::store(segment.view().entry(second).weight, 1);
+  });
+  s.mortal("part", [&] { (void)segment.ops(0).try_acquire(second, 1, P::now_ns()); });
+  s.task("a", [&] { require(write(segment, 0) == Step::refreshed, "it was given up"); });
+  s.at_end([&] {
+    require(write(segment, 0) == Step::refreshed, "the next evaluation failed");
+    const bool taken = segment.ops(0).load().used == 2;
+    const auto phase = shmcoord::engine::unpack_status(P::load(segment.view().entry(second).status)).phase;
+    require(!taken || phase == shmcoord::engine::Phase::held, "the word has the part, and the part does not know");
+  });
+  judge("verdict and part", s, {.preemptions = 2, .deaths = 1}, {.deaths = 1});
+}
+
 // A verdict that was reached before must not come back over a later one.
 TEST(VerdictSim, one_that_was_overtaken_does_not_come_back) {
   Segment segment(7);
