@@ -238,7 +238,8 @@ GuardOutcome GuardFlag::wait(const GuardExecutor& executor, const GuardWaitOptio
     }
     if (!outcome) {
       if (last) return *std::move(last);
-      return GuardFailed{guard.name, guard.on_failure, "the time was over before it was known"};
+      const char* const why = options.stop.stop_requested() ? "it was stopped" : "the time was over";
+      return GuardFailed{guard.name, guard.on_failure, std::string(why) + " before it was known"};
     }
     const auto* const failed = std::get_if<GuardFailed>(&*outcome);
     if (may_proceed(*outcome) || std::holds_alternative<Fail>(failed->action)) return *std::move(outcome);
