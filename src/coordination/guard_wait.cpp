@@ -112,6 +112,7 @@ class Waiting {
   Waiting(const GuardFlag& flag, const std::shared_ptr<process::Participant>& participant,
           const GuardExecutor& executor, const GuardWaitOptions& options, Guard guard)
       : flag_(flag),
+        participant_(*participant),
         executor_(executor),
         options_(options),
         guard_(std::move(guard)),
@@ -160,6 +161,7 @@ class Waiting {
       if (heard == Wakes::evaluation || files_->take_changed() || now >= again_ns) return true;
       if (heard == Wakes::look || now >= look_ns) {
         look_ns = now + engine::recheck_ns;
+        participant_.require_usable();  // the segment may be gone, with whoever would have told
         if (is_another_guard() || are_other_states()) return true;
       }
       stream_.wait(std::min({deadline_ns_, again_ns, look_ns}));
@@ -202,6 +204,7 @@ class Waiting {
   }
 
   const GuardFlag& flag_;
+  process::Participant& participant_;
   const GuardExecutor& executor_;
   const GuardWaitOptions& options_;
   Guard guard_;

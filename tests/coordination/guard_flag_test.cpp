@@ -376,6 +376,19 @@ TEST_F(GuardFlags, ARemovalIsToldToWhoWaits) {
   remover.join();
 }
 
+// Whatever it asks, also where nothing but the segment could wake it.
+TEST_F(GuardFlags, AWaitEndsWithItsSegment) {
+  Session session{segment_};
+  GuardFlag flag = GuardFlag::add(session, {"g", C::lock_held("main"), Block{}, {}});
+  std::thread remover([&] {
+    while (!flag.verdict()) ::usleep(1000);
+    Segment::remove(name_, true);
+  });
+  EXPECT_EQ(error_of([&] { (void)flag.wait(executor(), {}); }), Errc::segment_gone);
+  remover.join();
+  (void)Segment::create(name_);  // as the fixture wants to find it
+}
+
 // C-23.
 TEST_F(GuardFlags, TheActionDecidesWhatAFailureIs) {
   Session session{segment_};

@@ -52,7 +52,7 @@ void compose(const shmcoord::Segment& segment, const std::string& directory) {
   expect(ask, ready, "lock 'main-branch' is held by 'pipeline:42'");
   (void)main_branch.release(me);
   (void)agents.try_acquire(me, 2);
-  expect(ask, ready, "semaphore 'agents' has 0 free, 1 wanted");
+  expect(ask, ready, "semaphore 'agents' has 0 free, 1 is needed");
   (void)agents.release(me);
   expect(ask, ready, "passed");
 
@@ -66,7 +66,7 @@ void compose(const shmcoord::Segment& segment, const std::string& directory) {
   const Is unlocked = Is::negation(Is::file_exists(".lock"));
   expect(ask, unlocked, "passed");
   std::ofstream(directory + "/.lock") << "held\n";
-  expect(ask, unlocked, "not file_exists(.lock): it holds");
+  expect(ask, unlocked, "this holds, and should not: file_exists(.lock)");
   fs::remove(directory + "/.lock");
 
   // The same as text, and all of it at once.
