@@ -238,6 +238,7 @@ GuardOutcome GuardFlag::wait(const GuardExecutor& executor, const GuardWaitOptio
       (void)coordination::set_verdict(*participant, state.name, stored, *outcome);
       state.tell(*outcome);
       last = outcome;
+      if (options.on_outcome) options.on_outcome(*outcome);
     }
     if (!outcome) {
       if (last) return *std::move(last);

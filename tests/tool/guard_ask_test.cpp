@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -263,7 +264,9 @@ TEST_F(GuardAsk, TheReasonIsToldWhenItChanges) {
   hold("a", "first");
   hold("b", "second");
   const auto waiter = wait_for("release");
+  const auto program = wait_for("release", {"--json"});
   EXPECT_TRUE(says(*waiter, "lock 'a' is held by 'first'"));
+  EXPECT_TRUE(says(*program, "waiting for guard 'release'"));
   release("a", "first");
   EXPECT_TRUE(says(*waiter, "lock 'b' is held by 'second'"));
   const std::string told = waiter->err();
@@ -271,6 +274,10 @@ TEST_F(GuardAsk, TheReasonIsToldWhenItChanges) {
   release("b", "second");
   EXPECT_EQ(waiter->wait().code(), 0);
   EXPECT_EQ(waiter->err(), told);
+  const Finished once = program->wait();
+  EXPECT_EQ(once.code(), 0);
+  EXPECT_EQ(std::count(once.err.begin(), once.err.end(), '\n'), 1) << once.err;
+  EXPECT_EQ(json::parse(once.out).at("state"), "passed");
 }
 
 TEST_F(GuardAsk, AWaitEnds) {

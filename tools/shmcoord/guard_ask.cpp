@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -55,7 +56,7 @@ class Asker {
 struct Asked {
   Guard guard;  // without a name: a condition alone
   GuardOutcome outcome;
-  int signal = 0;                         // what ended it before it passed
+  int signal = 0;                         // that came meanwhile
   std::optional<nanoseconds> limit = {};  // of the wait; none: there was none
   nanoseconds waited = {};
 };
@@ -70,9 +71,10 @@ nanoseconds duration_of(const Arguments& arguments, const char* option, nanoseco
 }
 
 std::string_view state_of(const Asked& asked) {
+  // The signal is used up, so it has to win: what comes behind `guard wait x &&` is not wanted any more.
+  if (asked.signal != 0) return "cancelled";
   const auto* const failed = std::get_if<GuardFailed>(&asked.outcome);
   if (failed == nullptr) return "passed";
-  if (asked.signal != 0) return "cancelled";
   if (may_proceed(asked.outcome)) return "warned";
   const bool in_vain = asked.limit && asked.limit->count() > 0 && !std::holds_alternative<Fail>(failed->action);
   return in_vain ? "timed_out" : "failed";
@@ -102,6 +104,10 @@ int say_outcome(const Asked& asked, bool for_programs) {
   const std::string title = title_of(asked.guard);
   if (for_programs) print(asked, state);
   const auto* const failed = std::get_if<GuardFailed>(&asked.outcome);
+  if (state == "cancelled") {
+    say_error(state, "interrupted while waiting for " + title + (failed == nullptr ? "" : ": " + failed->reason));
+    return exit_by_signal + asked.signal;
+  }
   if (failed == nullptr) {
     if (!for_programs) print_line(title + " passed");
     return exit_done;
@@ -109,10 +115,6 @@ int say_outcome(const Asked& asked, bool for_programs) {
   if (state == "warned") {
     say("warning: " + title + " not passed: " + failed->reason);
     return exit_done;
-  }
-  if (state == "cancelled") {
-    say_error(state, "interrupted while waiting for " + title + ": " + failed->reason);
-    return exit_by_signal + asked.signal;
   }
   const auto* const fail = std::get_if<Fail>(&failed->action);
   const std::string within = state == "timed_out" ? " within " + format_duration(*asked.limit) : "";
@@ -124,28 +126,32 @@ int say_outcome(const Asked& asked, bool for_programs) {
 /// What is waited for and why, told again when the reason is another one; to programs once, as of other waits.
 class WaitTold {
  public:
-  WaitTold(const GuardFlag& flag, bool for_programs) : flag_(flag), for_programs_(for_programs) {}
+  WaitTold(std::string guard, bool for_programs) : guard_(std::move(guard)), for_programs_(for_programs) {}
 
-  int operator()() {
-    try {
-      const auto verdict = flag_.verdict();
-      // The last verdict may be somebody else's, who sees other files.
-      const bool known = verdict && verdict->pid == ::getpid() && !verdict->passed;
-      if (known || reason_.empty()) {
-        std::string reason = known ? verdict->reason : "it is being evaluated";
-        if (reason != reason_) say("waiting for guard '" + flag_.name() + "': " + reason);
-        reason_ = std::move(reason);
-      }
-    } catch (const Error&) {
-      return Companion::no_more;  // the waiting thread meets the same error and reports it
+  /// By the thread that waits.
+  void found(const GuardOutcome& outcome) {
+    const auto* const failed = std::get_if<GuardFailed>(&outcome);
+    const std::scoped_lock lock(mutex_);
+    if (failed != nullptr) reason_ = failed->reason;
+  }
+  /// By the one that tells.
+  int tell() {
+    std::string reason;
+    {
+      const std::scoped_lock lock(mutex_);
+      reason = reason_;
     }
+    if (reason != told_) say("waiting for guard '" + guard_ + "': " + reason);
+    told_ = std::move(reason);
     return for_programs_ ? Companion::no_more : look_again_ms;
   }
 
  private:
-  const GuardFlag& flag_;
+  std::string guard_;
   bool for_programs_;
-  std::string reason_;
+  std::string told_;
+  std::mutex mutex_;
+  std::string reason_ = "it is being evaluated";
 };
 
 /// `limit`: none: until it passes; 0: once.
@@ -169,7 +175,10 @@ int ask_registered(const Arguments& arguments, std::optional<nanoseconds> limit,
     ports.primitives = primitives_of(session.segment());
     ports.sessions = sessions_of(session.segment());
     const Asker asker(std::move(ports), options);
-    Companion companion(signals, once ? Companion::Tell() : WaitTold(flag, for_programs));
+    WaitTold told(flag.name(), for_programs);
+    wait.on_outcome = [&told](const GuardOutcome& outcome) { told.found(outcome); };
+    Companion companion(
+        signals, once ? Companion::Tell() : [&told] { return told.tell(); });
     wait.stop = companion.token();
     asked.outcome = flag.wait(asker.executor(), wait);
     asked.waited = nanoseconds(process::real_clock().now_ns() - began_ns);
