@@ -73,7 +73,7 @@ Guard guard_from(std::string_view name, std::string_view definition) {
   } catch (const std::exception& e) {
     throw Error(Errc::segment_corrupt, "the definition of guard '" + base::printable(name) + "' cannot be read (" +
                                            base::printable(e.what()) +
-                                           "); remove it (GuardFlag::remove) and register it anew");
+                                           "); remove it (`shmcoord guard remove`) and register it anew");
   }
 }
 

@@ -168,6 +168,7 @@ class Waiting {
       if (now >= look_ns) definition_is_old_ = true;
       if (heard == Wakes::look || now >= look_ns) {
         look_ns = now + engine::recheck_ns;
+        participant_.require_usable();  // the segment may be gone, with whoever would have told
         if (needs_.only_primitives() || is_another_guard() || are_other_states()) return true;
       }
       stream_.wait(std::min({deadline_ns_, again_ns, look_ns}));
@@ -217,7 +218,7 @@ class Waiting {
   }
 
   const GuardFlag& flag_;
-  const process::Participant& participant_;
+  process::Participant& participant_;
   const GuardExecutor& executor_;
   const GuardWaitOptions& options_;
   Guard guard_;
@@ -253,10 +254,12 @@ GuardOutcome GuardFlag::wait(const GuardExecutor& executor, const GuardWaitOptio
       (void)coordination::set_verdict(*participant, state.name, stored, *outcome);
       state.tell(*outcome);
       last = outcome;
+      if (options.on_outcome) options.on_outcome(*outcome);
     }
     if (!outcome) {
       if (last) return *std::move(last);
-      return GuardFailed{guard.name, guard.on_failure, "the time was over before it was known"};
+      const char* const why = options.stop.stop_requested() ? "it was stopped" : "the time was over";
+      return GuardFailed{guard.name, guard.on_failure, std::string(why) + " before it was known"};
     }
     const auto* const failed = std::get_if<GuardFailed>(&*outcome);
     if (may_proceed(*outcome) || std::holds_alternative<Fail>(failed->action)) return *std::move(outcome);

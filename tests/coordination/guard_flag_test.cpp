@@ -376,6 +376,40 @@ TEST_F(GuardFlags, ARemovalIsToldToWhoWaits) {
   remover.join();
 }
 
+// Whatever it asks, also where nothing but the segment could wake it.
+TEST_F(GuardFlags, AWaitEndsWithItsSegment) {
+  Session session{segment_};
+  GuardFlag flag = GuardFlag::add(session, {"g", C::lock_held("main"), Block{}, {}});
+  std::thread remover([&] {
+    while (!flag.verdict()) ::usleep(1000);
+    Segment::remove(name_, true);
+  });
+  EXPECT_EQ(error_of([&] { (void)flag.wait(executor(), {}); }), Errc::segment_gone);
+  remover.join();
+  (void)Segment::create(name_);  // as the fixture wants to find it
+}
+
+// Each reason once and in its order, whatever others find meanwhile.
+TEST_F(GuardFlags, AWaitTellsWhatItFinds) {
+  Session session{segment_};
+  GuardFlag flag = GuardFlag::add(session, {"g", C::lock_held("a") && C::lock_held("b"), Block{}, {}});
+  Lock a{session, "a"};
+  Lock b{session, "b"};
+  std::vector<std::string> told;
+  const auto tell = [&](const GuardOutcome& outcome) {
+    told.push_back(reason(outcome));
+    (void)flag.evaluate(GuardExecutor{{}});  // somebody who sees no segment
+    if (told.size() < 3) (told.size() == 1 ? a : b).lock();
+  };
+  const GuardOutcome outcome = flag.wait(executor(), {.timeout = 60s, .on_outcome = tell});
+  EXPECT_TRUE(passed(outcome));
+  EXPECT_EQ(told, (std::vector<std::string>{"lock 'a' is free", "lock 'b' is free", "passed"}));
+  a.unlock();
+  b.unlock();
+  EXPECT_THROW((void)flag.wait(executor(), {.on_outcome = [](const auto&) { throw std::runtime_error("enough"); }}),
+               std::runtime_error);
+}
+
 // C-23.
 TEST_F(GuardFlags, TheActionDecidesWhatAFailureIs) {
   Session session{segment_};

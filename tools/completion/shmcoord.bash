@@ -12,19 +12,20 @@ _shmcoord() {
           mapfile -t COMPREPLY < <(compgen -f -- "$current")
         fi
         return ;;
-      --capacity|--entries|--grace|--group|--holder|--interval|--mode|--names|--per-session|--pid|--reason|--seconds|--sessions|--shared|--since|--trust|--ttl|--weight|-E|--conflict-exit-code|-S|--sem|-l|--lock|-s|--segment|-w|--wait)
+      --capacity|--condition|--directory|--entries|--grace|--group|--holder|--interval|--issues|--issues-command|--json-file|--mode|--names|--on-failure|--per-session|--pid|--reason|--recheck|--repository|--seconds|--sessions|--sessions-command|--shared|--since|--timeout|--trust|--ttl|--wake|--weight|-E|--conflict-exit-code|-S|--sem|-l|--lock|-s|--segment|-w|--wait)
         i=$((i + 1))
         [[ $i -lt $COMP_CWORD ]] || return ;;
       -*) ;;
       *)
         case $command in
           '') command=$word ;;
-          lock|segment|sem) command="$command $word" ;;
+          guard|lock|segment|sem) command="$command $word" ;;
         esac ;;
     esac
   done
   case $command in
-    '') words='--help --version -s --segment --trust --json run lock sem inspect events reap force-release bench segment help completion' ;;
+    '') words='--help --version -s --segment --trust --json run lock sem guard inspect events reap force-release bench segment help completion' ;;
+    guard) words='add eval wait list remove' ;;
     lock) words='acquire release heartbeat renew status remove' ;;
     segment) words='create list info check remove' ;;
     sem) words='create acquire release heartbeat renew resize status remove' ;;
@@ -43,6 +44,11 @@ _shmcoord() {
     'sem resize') words='--help --capacity' ;;
     'sem status') words='--help --holder' ;;
     'sem remove') words='--help --force' ;;
+    'guard add') words='--help --condition --json-file --on-failure --wake' ;;
+    'guard eval') words='--help --condition --json-file --timeout --directory --repository --issues --issues-command --sessions-command' ;;
+    'guard wait') words='--help -w --wait -n --no-wait --recheck --timeout --directory --repository --issues --issues-command --sessions-command' ;;
+    'guard list') words='--help' ;;
+    'guard remove') words='--help' ;;
     'inspect') words='--help --watch --graph --dot' ;;
     'events') words='--help --since --no-follow' ;;
     'reap') words='--help --once --interval --dry-run' ;;

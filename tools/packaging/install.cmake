@@ -1,6 +1,6 @@
-# What `cmake --install` puts where: library, headers, CMake package, pkg-config file, tool, completion, manual page; and
-# the components, which only those who ask for them link: for coroutines (needs Boost), for what guards ask outside (needs
-# libgit2 and RE2), and for tests.
+# What `cmake --install` puts where: library, headers, CMake package, pkg-config file, tool (in libexec what of it needs
+# the adapters), completion, manual page; and the components, which only those who ask for them link: for coroutines
+# (needs Boost), for what guards ask outside (needs libgit2 and RE2), and for tests.
 include(CMakePackageConfigHelpers)
 
 if(TARGET shmcoord)
@@ -43,6 +43,9 @@ endif()
 
 if(TARGET shmcoord_tool)
   install(TARGETS shmcoord_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  if(TARGET shmcoord_adapters_tool)
+    install(TARGETS shmcoord_adapters_tool RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/shmcoord)
+  endif()
   if(NOT CMAKE_CROSSCOMPILING)
     install(FILES ${PROJECT_BINARY_DIR}/shmcoord.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
   endif()

@@ -1,15 +1,5 @@
 #include "shmcoord/acquire.hpp"
 
-#include <poll.h>
-#include <sys/eventfd.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <stop_token>
-#include <thread>
-
 #include "process/clock.hpp"
 #include "shmcoord/durations.hpp"
 #include "shmcoord/exit_codes.hpp"
@@ -24,10 +14,6 @@ namespace {
 
 using process::PrimitiveClient;
 
-// Somebody who looks at a terminal wants to know soon; a log wants no line for each short wait.
-constexpr int first_line_on_terminal_ms = 150;
-constexpr int first_line_ms = 1000;
-
 /// "lock 'deploy'", "4 permits of semaphore 'agents'".
 std::string wanted_text(const PrimitiveClient& client, const process::Request& request) {
   if (client.kind() == engine::Kind::lock) return title_of(client);
@@ -39,82 +25,18 @@ std::string_view result_text(const PrimitiveClient& client, const process::Answe
   return client.kind() == engine::Kind::lock ? to_string(answer.result) : to_string(process::permit_result(answer));
 }
 
-class Companion {
- public:
-  Companion(PrimitiveClient& client, const process::Request& request, const StopSignals& signals)
-      : client_(client),
-        holder_(request.holder),
-        what_(wanted_text(client, request)),
-        signal_fd_(::signalfd(-1, &signals.set(), SFD_CLOEXEC | SFD_NONBLOCK)),
-        done_fd_(::eventfd(0, EFD_CLOEXEC)) {
-    if (signal_fd_ < 0 || done_fd_ < 0)
-      throw Error(Errc::system, std::string("signalfd, eventfd: ") + std::strerror(errno));
-    thread_ = std::thread([this] { run(); });
+void tell_waiting(PrimitiveClient& client, const std::string& holder, const std::string& what) {
+  try {
+    const std::string occupancy = occupancy_text(client);
+    const std::uint32_t place = client.place_in_queue(holder);
+    std::string text = "waiting for " + what;
+    text += ", " + (occupancy.empty() ? "which is about to be handed on" : occupancy);
+    if (place != 0) text += "; place " + std::to_string(place) + " in the queue";
+    say(text);
+  } catch (const Error&) {
+    return;  // the waiting thread meets the same error and reports it
   }
-
-  Companion(const Companion&) = delete;
-  Companion& operator=(const Companion&) = delete;
-  ~Companion() {
-    finish();
-    ::close(signal_fd_);
-    ::close(done_fd_);
-  }
-
-  [[nodiscard]] std::stop_token token() const { return stop_.get_token(); }
-
-  /// Ends the thread; the signal that it saw, or 0.
-  int finish() {
-    if (thread_.joinable()) {
-      const std::uint64_t one = 1;
-      (void)!::write(done_fd_, &one, sizeof one);
-      thread_.join();
-    }
-    return signal_;
-  }
-
- private:
-  void run() {
-    int timeout = ::isatty(STDERR_FILENO) == 1 ? first_line_on_terminal_ms : first_line_ms;
-    for (;;) {
-      pollfd fds[] = {{done_fd_, POLLIN, 0}, {signal_fd_, POLLIN, 0}};
-      const int n = ::poll(fds, 2, timeout);
-      if (n == 0) {
-        timeout = -1;
-        tell();
-        continue;
-      }
-      if ((fds[0].revents & POLLIN) != 0) return;
-      signalfd_siginfo info{};
-      if ((fds[1].revents & POLLIN) != 0 && ::read(signal_fd_, &info, sizeof info) == sizeof info) {
-        signal_ = static_cast<int>(info.ssi_signo);
-        stop_.request_stop();
-        return;
-      }
-    }
-  }
-
-  void tell() {
-    try {
-      const std::string occupancy = occupancy_text(client_);
-      const std::uint32_t place = client_.place_in_queue(holder_);
-      std::string text = "waiting for " + what_;
-      text += ", " + (occupancy.empty() ? "which is about to be handed on" : occupancy);
-      if (place != 0) text += "; place " + std::to_string(place) + " in the queue";
-      say(text);
-    } catch (const Error&) {
-      return;  // the waiting thread meets the same error and reports it
-    }
-  }
-
-  PrimitiveClient& client_;
-  std::string holder_;
-  std::string what_;
-  int signal_fd_;
-  int done_fd_;
-  int signal_ = 0;
-  std::stop_source stop_;
-  std::thread thread_;
-};
+}
 
 }  // namespace
 
@@ -152,15 +74,6 @@ std::optional<std::string> reason_of(const Arguments& arguments) {
   return reason;
 }
 
-StopSignals::StopSignals() {
-  ::sigemptyset(&set_);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
-    struct sigaction now {};
-    if (::sigaction(signal, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) ::sigaddset(&set_, signal);
-  }
-  ::pthread_sigmask(SIG_BLOCK, &set_, &original_);
-}
-
 std::int64_t deadline_of(const WaitRule& rule) {
   if (!rule.limit) return process::no_deadline;
   if (rule.limit->count() == 0) return process::try_once;
@@ -176,7 +89,10 @@ Acquired acquire_aloud(PrimitiveClient& client, const process::Request& request,
       got.outer_run = true;
       return got;
     }
-    Companion companion(client, request, signals);
+    Companion companion(signals, [&client, holder = std::string(request.holder), what = wanted_text(client, request)] {
+      tell_waiting(client, holder, what);
+      return Companion::no_more;
+    });
     got.outcome = client.acquire(request, deadline_ns, companion.token());
     got.signal = companion.finish();
     if (got.signal != 0 && got.outcome && !got.outcome.increased) {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <signal.h>
-
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -9,12 +7,12 @@
 
 #include "process/primitive_client.hpp"
 #include "shmcoord/arguments.hpp"
+#include "shmcoord/companion.hpp"
 
 // Acquiring for somebody at a terminal or in a script: says what it waits for, and leaves the queue on Ctrl-C.
 //
-// The main thread waits in the library, so that a hand-over wakes it directly. A second thread, started only when the
-// first try found the lock busy, reads the signals, asks the library to stop, and after a moment writes the one line
-// that tells what is going on. What if we die here: the session dies, and the place in the queue with it.
+// The second thread (companion.hpp) is started only when the first try found the lock busy; it writes one line. What if
+// we die here: the session dies, and the place in the queue with it.
 
 namespace shmcoord::tool {
 
@@ -29,20 +27,6 @@ struct WaitRule {
 
 /// --reason, not too long.
 [[nodiscard]] std::optional<std::string> reason_of(const Arguments& arguments);
-
-/// SIGINT, SIGTERM, SIGHUP and SIGQUIT, as far as they are not ignored already: blocked from construction on, so that
-/// they can be read at a time of our choosing. Threads started later inherit that.
-class StopSignals {
- public:
-  StopSignals();
-  [[nodiscard]] const sigset_t& set() const noexcept { return set_; }
-  /// The mask as it was before: what a command has to get.
-  [[nodiscard]] const sigset_t& original() const noexcept { return original_; }
-
- private:
-  sigset_t set_{};
-  sigset_t original_{};
-};
 
 struct Acquired {
   process::Answer outcome;

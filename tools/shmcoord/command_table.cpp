@@ -112,6 +112,40 @@ constexpr std::array events_options{
     Option{"--no-follow", nullptr, "end when there is no more, instead of waiting for it"},
 };
 
+constexpr Option condition{"--condition", "TEXT", "what has to hold, as text: lock_free(NAME) && file_exists(PATH)"};
+constexpr Option json_file{"--json-file", "FILE", "likewise as JSON, from a file (-: from standard input)"};
+constexpr Option recheck{"--recheck", "DUR", "how often what cannot notify is asked again (default 1s)"};
+constexpr Option evaluation_timeout{"--timeout", "DUR",
+                                    "for one evaluation: what is not known then is so (default 30s)"};
+constexpr Option directory{"--directory", "DIR", "what the condition's relative paths and commands start from"};
+constexpr Option repository{"--repository", "DIR", "the git repository (default: the one around --directory)"};
+constexpr Option issues{"--issues", "FILE", "the issues, as JSON"};
+constexpr Option issues_command{"--issues-command", "CMD", "a shell command that writes them"};
+constexpr Option sessions_command{"--sessions-command", "CMD",
+                                  "a shell command that exits with 0 if the session in $SHMCOORD_SESSION lives; asked "
+                                  "beside those of the segment"};
+constexpr std::array guard_add_options{
+    condition,
+    json_file,
+    Option{"--on-failure", "ACTION",
+           "block (default), warn, retry:DUR (ask again after that time) or fail:TEXT (a wait ends, with that text)"},
+    Option{"--wake", "PATTERN", "a wait looks again after events that match, instead of those of what it asks", true},
+};
+constexpr std::array guard_eval_options{
+    condition, json_file, evaluation_timeout, directory, repository, issues, issues_command, sessions_command,
+};
+constexpr std::array guard_wait_options{
+    wait,
+    Option{"-n,--no-wait", nullptr, "evaluate once: exit 1 when it does not pass"},
+    recheck,
+    evaluation_timeout,
+    directory,
+    repository,
+    issues,
+    issues_command,
+    sessions_command,
+};
+
 int inspect(const Arguments& a) {
   InspectArgs args;
   args.global = a.global;
@@ -232,6 +266,37 @@ constexpr std::array events_more{
     "Each change is told once and in its order, whoever is killed. Events are written down only while somebody "
     "follows them, unless the segment was made with --journal. Who reads too slowly is told how many were lost.",
 };
+constexpr const char* condition_forms =
+    "Conditions: lock_free(NAME), lock_held(NAME[, HOLDER]), semaphore_available(NAME[, WEIGHT]), "
+    "session_alive(LABEL), "
+    "branch_exists(BRANCH), branch_not_exists(BRANCH), branch_clean(BRANCH), branch_merged(BRANCH, INTO), "
+    "file_exists(PATH), file_not_exists(PATH), file_contains(PATH, PATTERN), issue_status(ID, STATUS), "
+    "issues_complete([FILTER]), no_blocked_issues([FILTER]), command(TEXT). They go together with !, && (before ||), "
+    "|| "
+    "and parentheses. A word with blanks or signs stands in quotes: command('make check').";
+constexpr const char* whose_eyes =
+    "What lies outside of the segment is seen with the eyes of whoever evaluates: its working directory (or "
+    "--directory), its files, its repository. The definition and the last verdict are shared. What could not be found "
+    "out, or not in time, is no pass.";
+constexpr std::array guard_add_more{
+    "A guard is a condition under a name that all processes know. It stays until it is removed. Adding it again as it "
+    "is changes nothing and answers 0; one with another definition is refused (exit code 64): remove it first.",
+    condition_forms,
+    "With warn a guard that fails says so and lets through (exit code 0).",
+};
+constexpr std::array guard_eval_more{
+    "Of a registered guard (NAME) the verdict is kept, for `guard list` and `inspect`. Of --condition or --json-file "
+    "nothing is written, and a segment is needed only if locks, semaphores or sessions are asked for.",
+    condition_forms,
+    whose_eyes,
+};
+constexpr std::array guard_wait_more{
+    "Ends with 0 when the guard passes, or only warns; with 1 when the time is over, or it fails with fail:TEXT. "
+    "In between it sleeps, and is woken by a change of the locks, semaphores and files that are asked for, by events "
+    "that match --wake of `guard add`, and every --recheck by what cannot notify.",
+    "Only a registered guard can be waited for: a condition alone (--condition) is what `guard eval` takes.",
+    whose_eyes,
+};
 constexpr std::array check_more{
     "`damage` is what no operation and no death leaves behind. `pending` is what a death left half done; the next "
     "caller or the reaper finishes it. The segment may be in use; a saved copy is given by its path (-s ./copy).",
@@ -271,6 +336,13 @@ constexpr std::array command_list{
     Command{"sem resize", Words::one, "change the capacity", sem_resize_options, sem_resize, sem_resize_more},
     Command{"sem status", Words::one, "what is used and free, who holds how much", status_options, sem_status},
     Command{"sem remove", Words::one, "remove the name", force_options, sem_remove},
+    Command{"guard add", Words::one, "register a condition under a name", guard_add_options, guard_add, guard_add_more},
+    Command{"guard eval", Words::optional, "does it hold? of a registered guard, or of a condition alone",
+            guard_eval_options, guard_eval, guard_eval_more, true},
+    Command{"guard wait", Words::one, "wait until a registered guard passes", guard_wait_options, guard_wait,
+            guard_wait_more, true},
+    Command{"guard list", Words::none, "the registered guards, and what their last evaluation found", {}, guard_list},
+    Command{"guard remove", Words::one, "remove a guard; who waits for it is told", {}, guard_remove},
     Command{"inspect", Words::any, "everything: sessions, locks, semaphores, holders, waiters", inspect_options,
             inspect, inspect_more},
     Command{"events", Words::any, "print what happens, as it happens", events_options, events, events_more},

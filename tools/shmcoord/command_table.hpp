@@ -19,10 +19,11 @@ struct Option {
 
 enum class Words : unsigned char {
   none,
-  one,      // NAME
-  any,      // [NAME...]
-  topic,    // [COMMAND]
-  command,  // [--] CMD [ARG...]: everything from the first word on belongs to the command
+  one,       // NAME
+  optional,  // [NAME]
+  any,       // [NAME...]
+  topic,     // [COMMAND]
+  command,   // [--] CMD [ARG...]: everything from the first word on belongs to the command
 };
 
 struct Command {
@@ -32,6 +33,7 @@ struct Command {
   std::span<const Option> options;
   int (*run)(const Arguments& arguments);
   std::span<const char* const> more = {};  // paragraphs of what one has to know
+  bool adapters = false;                   // asks outside of the segment: adapters_program.hpp
 };
 
 [[nodiscard]] std::span<const Option> global_options();
@@ -61,6 +63,11 @@ int sem_renew(const Arguments& arguments);
 int sem_resize(const Arguments& arguments);
 int sem_status(const Arguments& arguments);
 int sem_remove(const Arguments& arguments);
+int guard_add(const Arguments& arguments);
+int guard_eval(const Arguments& arguments);
+int guard_wait(const Arguments& arguments);
+int guard_list(const Arguments& arguments);
+int guard_remove(const Arguments& arguments);
 int force_release(const Arguments& arguments);
 int bench_command(const Arguments& arguments);
 int segment_create(const Arguments& arguments);

@@ -12,6 +12,7 @@ namespace shmcoord::tool {
 /// The command line is wrong: exit 64. The text names the bad word and says what to do.
 struct UsageError {
   std::string text;
+  std::string excerpt = {};  // lines to stand under it: what was typed, and where in it
 };
 
 inline constexpr std::chrono::nanoseconds longest_duration = std::chrono::hours{24 * 3650};

@@ -24,11 +24,11 @@ constexpr struct {
 } exit_codes[] = {
     {"0", "done"},
     {"1",
-     "busy, full, timed out, more than the capacity, or a wait that could never end; -E changes it for busy, full and "
-     "timed out"},
+     "busy, full, timed out, more than the capacity, a wait that could never end, or a guard that did not pass; -E "
+     "changes it for busy, full and timed out"},
     {"2", "it does not exist, is not yours, or is already free"},
     {"64", "the command line is wrong"},
-    {"69", "the segment cannot be used"},
+    {"69", "the segment cannot be used, or a program that is needed is missing"},
     {"70", "internal error"},
     {"75", "`run`: the hold was lost while the command ran"},
     {"126, 127", "`run`: the command cannot be executed, or is not found"},
@@ -39,6 +39,7 @@ std::string words_of(Words words) {
   switch (words) {
     case Words::none: return "";
     case Words::one: return " NAME";
+    case Words::optional: return " [NAME]";
     case Words::any: return " [NAME...]";
     case Words::command: return " -- CMD [ARG...]";
     case Words::topic: return " [COMMAND]";

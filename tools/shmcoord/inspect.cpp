@@ -23,12 +23,6 @@
 namespace shmcoord::tool {
 namespace {
 
-std::size_t terminal_width() {
-  winsize size{};
-  if (::isatty(STDOUT_FILENO) == 0 || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 0;
-  return size.ws_col;
-}
-
 /// What was asked for and is not there.
 std::vector<std::string> show(const engine::Mapping& mapping, const InspectArgs& args) {
   const process::Clock& clock = process::real_clock();
@@ -84,6 +78,12 @@ int watch(const engine::Mapping& mapping, const InspectArgs& args) {
 }
 
 }  // namespace
+
+std::size_t terminal_width() {
+  winsize size{};
+  if (::isatty(STDOUT_FILENO) == 0 || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 0;
+  return size.ws_col;
+}
 
 int inspect_command(const InspectArgs& args) {
   const auto mapping = open_read_only(args.global);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,9 @@ struct InspectArgs {
   bool graph = false;
   bool dot = false;
 };
+
+/// Columns of the terminal that standard output is; 0: it is none.
+[[nodiscard]] std::size_t terminal_width();
 
 /// The exit code. Throws Error when the segment cannot be used.
 int inspect_command(const InspectArgs& args);

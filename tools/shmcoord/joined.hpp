@@ -7,6 +7,7 @@
 #include "engine/name_index.hpp"
 #include "engine/real_policy.hpp"
 #include "engine/segment_file.hpp"
+#include "process/face.hpp"
 #include "process/participant.hpp"
 #include "process/primitive_client.hpp"
 #include "shmcoord/exit_codes.hpp"
@@ -30,8 +31,8 @@ template <class Open>
     if (e.errc() == Errc::segment_not_found) {
       throw Error(e.errc(),
                   std::string(e.what()) +
-                      "; `segment create`, `lock acquire`, `run -l` and `sem create` make it, `segment list` shows "
-                      "those that there are");
+                      "; `segment create`, `lock acquire`, `run -l`, `sem create` and `guard add` make it, `segment "
+                      "list` shows those that there are");
     }
     throw;
   }
@@ -57,17 +58,30 @@ template <class Open>
   return process::Participant::join(open_segment(global, if_missing), options);
 }
 
-/// Joins, and makes what `make(participant)` does of it, up to a first try of a lock. A segment may be removed in
-/// between, by somebody who saw that nobody used it: then all over again, in the next one.
-template <class Make>
-[[nodiscard]] auto join_and(const Global& global, IfMissing if_missing, const char* label, Make&& make) {
+/// A segment may be removed between its opening and what is done in it, by somebody who saw that nobody used it: then
+/// all over again, in the next one.
+template <class Do>
+[[nodiscard]] auto again_if_removed(Do&& do_it) {
   for (int removals_left = 100;; --removals_left) {
     try {
-      return make(join(global, if_missing, label));
+      return do_it();
     } catch (const Error& e) {
       if (e.errc() != Errc::segment_gone || removals_left == 0) throw;
     }
   }
+}
+
+/// Joins, and makes what `make(participant)` does of it, up to a first try of a lock.
+template <class Make>
+[[nodiscard]] auto join_and(const Global& global, IfMissing if_missing, const char* label, Make&& make) {
+  return again_if_removed([&] { return make(join(global, if_missing, label)); });
+}
+
+/// As the library's users join, for what it does as a whole.
+[[nodiscard]] inline Session join_session(const Global& global, IfMissing if_missing, const char* label = "") {
+  SessionOptions options;
+  options.label = label;
+  return Session(detail::Access::segment(open_segment(global, if_missing)), options);
 }
 
 using engine::word_of;

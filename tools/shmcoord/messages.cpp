@@ -54,6 +54,10 @@ void say(std::string_view text) {
                                                       : "shmcoord: " + clean + '\n');
 }
 
+void say_under(std::string_view lines) {
+  if (!lines.empty() && audience != Audience::run_programs) write_error_line(std::string(lines));
+}
+
 void say_error(std::string_view code, std::string_view text) {
   const bool for_people = audience == Audience::people;
   const std::string document =

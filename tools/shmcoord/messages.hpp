@@ -32,6 +32,8 @@ void speak_to(Audience audience) noexcept;
 /// "shmcoord: <text>" and a line break on standard error, in one write; {"message":"<text>"} for programs that run a
 /// command. Whatever bytes the text has, they do not drive the reader's terminal.
 void say(std::string_view text);
+/// Lines that belong to what was said last, each with its line break and fit to be printed. For people only.
+void say_under(std::string_view lines);
 /// As say(), for what is the reason of an exit code other than 0. Programs get {"error":{"code":…,"message":…}}, on
 /// standard output unless the command's own document is there already.
 void say_error(std::string_view code, std::string_view text);

@@ -47,6 +47,10 @@ void inspect_json(const Scene& scene, const std::function<void(std::string_view)
 /// Lines with aligned columns. `width`: columns of the terminal, 0: nothing is cut.
 [[nodiscard]] std::string inspect_text(const Scene& scene, bool color, std::size_t width);
 
+/// The registered guards of a scene alone: as inspect's `guards`, with a line break; and as its table, nothing of none.
+[[nodiscard]] std::string guards_json(const Scene& scene);
+[[nodiscard]] std::string guards_text(const Scene& scene, bool color, std::size_t width);
+
 /// Who waits for whom, for Graphviz. What takes part in a deadlock is red.
 [[nodiscard]] std::string inspect_dot(const Scene& scene);
 

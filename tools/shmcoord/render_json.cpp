@@ -302,6 +302,14 @@ void inspect_json(const Scene& scene, const std::function<void(std::string_view)
   write(out);
 }
 
+std::string guards_json(const Scene& scene) {
+  std::string out;
+  JsonWriter writer(out);
+  writer.write_array(coordination::list_guards(scene.mapping, scene.picture),
+                     [&](const GuardListing& listed) { write_guard(writer, scene, listed); });
+  return out + '\n';
+}
+
 std::string reap_json(const ReapEvent& event, std::int64_t wall_ns) {
   json::object o{{"time", text_or_null(rfc3339(wall_ns), {})}, {"event", view_of(event.event)}};
   if (event.action != nullptr) {

@@ -222,11 +222,24 @@ void add_guard(Table& table, const GuardListing& listed, std::int64_t now_ns) {
   if (listed.verdict && !listed.verdict->passed) table.note("  " + printable(listed.verdict->reason));
 }
 
+Table table_of_guards(const std::vector<GuardListing>& guards, std::int64_t now_ns) {
+  Table table({"GUARD", "VERDICT", "AGE", "PID", "ACTION", "CONDITION"});
+  for (const GuardListing& listed : guards) add_guard(table, listed, now_ns);
+  return table;
+}
+
 std::string who_of(const process::GrantView& g) {
   return g.pid == 0 ? holder_name(g) : fmt::format("{} (pid {})", holder_name(g), g.pid);
 }
 
 }  // namespace
+
+std::string guards_text(const Scene& scene, bool color, std::size_t width) {
+  std::string out;
+  const std::vector<GuardListing> guards = coordination::list_guards(scene.mapping, scene.picture);
+  if (!guards.empty()) table_of_guards(guards, scene.picture.now_ns).print(out, color, width);
+  return out;
+}
 
 std::string inspect_text(const Scene& scene, bool color, std::size_t width) {
   const engine::Mapping& mapping = scene.mapping;
@@ -265,9 +278,7 @@ std::string inspect_text(const Scene& scene, bool color, std::size_t width) {
   }
   if (!guards.empty()) {
     out += '\n';
-    Table table({"GUARD", "VERDICT", "AGE", "PID", "ACTION", "CONDITION"});
-    for (const GuardListing& listed : guards) add_guard(table, listed, picture.now_ns);
-    table.print(out, color, width);
+    table_of_guards(guards, picture.now_ns).print(out, color, width);
   }
   if (scene.graph) {
     out += '\n';

@@ -1,0 +1,126 @@
+#include "shmcoord/guard_words.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "base/utf8.hpp"
+#include "shmcoord/display_width.hpp"
+#include "shmcoord/durations.hpp"
+#include "shmcoord/render.hpp"
+
+namespace shmcoord::tool {
+namespace {
+
+constexpr std::size_t shown_before = 60;  // columns of a text, before the place that is meant and from it on
+constexpr std::size_t shown_behind = 40;
+
+/// The text and, on the next line, a caret under the character of that number (from 1). Of a long text what is around
+/// it. What is not to be seen is written in its place, so it is columns that are counted, not characters.
+std::string excerpt(std::string_view text, std::size_t number) {
+  if (number == 0) return {};
+  std::size_t at = 0;
+  for (std::size_t n = 1; n < number && at < text.size(); ++n) {
+    char32_t code = 0;
+    at += std::max<std::size_t>(1, base::utf8_sequence(text.substr(at), &code));
+  }
+  std::string before = printable(text.substr(0, at));
+  std::string behind = printable(text.substr(at));
+  if (const std::size_t columns = columns_of(before); columns > shown_before) {
+    before = "…" + before.substr(bytes_within(before, columns - shown_before));
+  }
+  if (columns_of(behind) > shown_behind) behind = behind.substr(0, bytes_within(behind, shown_behind)) + "…";
+  return "  " + before + behind + "\n  " + std::string(columns_of(before), ' ') + "^\n";
+}
+
+GuardCondition from_text(const std::string& text) {
+  try {
+    return GuardCondition::parse(text);
+  } catch (const ConditionError& e) {
+    throw UsageError{std::string("--condition: ") + e.what(), excerpt(text, e.column())};
+  }
+}
+
+/// A file, or a pipe that somebody writes into: `--json-file <(jq …)`. No more of it than a condition may have.
+std::string content_of(const std::string& path, const std::string& what) {
+  const auto fail = [&](const std::string& why) { return UsageError{what + ": " + why}; };
+  const bool given = path == "-";
+  const int fd = given ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
+  if (fd < 0) throw fail(std::strerror(errno));
+  std::string text;
+  int error = 0;
+  for (;;) {
+    char buffer[4096];
+    const ssize_t got = ::read(fd, buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) error = errno;
+    if (got <= 0) break;
+    text.append(buffer, static_cast<std::size_t>(got));
+    if (text.size() > GuardCondition::max_text) break;
+  }
+  if (!given) ::close(fd);
+  if (error != 0) throw fail(std::strerror(error));
+  if (text.size() > GuardCondition::max_text) {
+    throw fail("it is larger than " + std::to_string(GuardCondition::max_text) + " bytes, which no condition is");
+  }
+  return text;
+}
+
+GuardCondition from_json_file(const std::string& path) {
+  const std::string what = "--json-file: " + (path == "-" ? std::string("standard input") : "'" + path + "'");
+  const std::string text = content_of(path, what);
+  try {
+    return GuardCondition::parse_json(text);
+  } catch (const ConditionError& e) {
+    throw UsageError{what + ": " + e.what()};
+  }
+}
+
+}  // namespace
+
+std::optional<GuardCondition> condition_of(const Arguments& arguments) {
+  const auto text = arguments.value("--condition");
+  const auto path = arguments.value("--json-file");
+  if (text && path) throw UsageError{"--condition and --json-file exclude each other: give one of them"};
+  if (text) return from_text(*text);
+  return path ? std::optional(from_json_file(*path)) : std::nullopt;
+}
+
+GuardAction action_of(const Arguments& arguments) {
+  constexpr std::string_view retry = "retry:";
+  constexpr std::string_view fail = "fail:";
+  const std::string text = arguments.value("--on-failure").value_or("block");
+  if (text == "block") return Block{};
+  if (text == "warn") return Warn{};
+  if (text.starts_with(retry)) return Retry{parse_duration("--on-failure retry", text.substr(retry.size()))};
+  if (text.starts_with(fail) && text.size() > fail.size()) return Fail{text.substr(fail.size())};
+  throw UsageError{"--on-failure: '" + text +
+                   "' is none of block, warn, retry:DUR (like retry:5s) and fail:TEXT (like fail:frozen)"};
+}
+
+AskOptions ask_options_of(const Arguments& arguments) {
+  AskOptions options;
+  options.directory = arguments.value("--directory").value_or("");
+  options.repository = arguments.value("--repository");
+  options.issues_file = arguments.value("--issues");
+  options.issues_command = arguments.value("--issues-command");
+  options.sessions_command = arguments.value("--sessions-command");
+  if (options.issues_file && options.issues_command) {
+    throw UsageError{"--issues and --issues-command exclude each other: give one of them"};
+  }
+  // Paths that come later are looked at when they are asked about; without this one nothing could be.
+  if (arguments.has("--directory")) {
+    struct stat st {};
+    const int error = ::stat(options.directory.c_str(), &st) != 0 ? errno : S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
+    if (error != 0) throw UsageError{"--directory: '" + options.directory + "': " + std::strerror(error)};
+  }
+  return options;
+}
+
+}  // namespace shmcoord::tool
