@@ -73,8 +73,8 @@ struct IssueOptions {
 };
 
 /// Issues as JSON (issue_list.hpp), read anew with each call: from a file, or from what a command like
-/// `gh issue list --json …` writes to its standard output. The command must exit with 0. An issue that is not among
-/// them throws.
+/// `gh issue list --json number,state,labels` writes to its standard output. The command must exit with 0. An issue
+/// that is not among them throws.
 [[nodiscard]] std::shared_ptr<GuardIssues> issues_from_file(std::string path, IssueOptions options = {});
 [[nodiscard]] std::shared_ptr<GuardIssues> issues_from_command(std::string command, CommandOptions command_options = {},
                                                                IssueOptions options = {});

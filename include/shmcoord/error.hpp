@@ -32,6 +32,7 @@ enum class Errc {
   unsupported,            ///< the kernel or file system lacks something that cannot be done without
   deadlock,               ///< this thread already holds it, or waits for who waits for this thread
   system,                 ///< a system call failed; the message names it
+  snapshot_damaged,       ///< a saved snapshot was changed or cut; the message says where
 };
 
 /// The category of Errc; its name is "shmcoord". Thread-safe, never throws.

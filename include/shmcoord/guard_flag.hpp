@@ -92,7 +92,8 @@ class SHMCOORD_EXPORT GuardFlag {
   /// - after an event that its wake patterns name (S1-94, C-28); without patterns of its own, when the state of a
   ///   lock or semaphore that it names has changed, or a session of that label joined, left or died (C-27);
   /// - when a file that it names comes, goes or changes;
-  /// - after `recheck`, if it asks what cannot notify; after the delay of Retry (C-23).
+  /// - after `recheck`, if it asks what cannot notify, and after ten times that, if it asks for files, since a change
+  ///   through another hard link, a mapping or a mount is not told; after the delay of Retry (C-23).
   /// It waits for a state, not for its change: what happens while it evaluates is not missed. Once a second it looks at
   /// the locks and semaphores, in case whoever should have told died.
   /// The verdict is written when it changes. If the process dies here: nothing is left behind (a guard has no waiters

@@ -29,8 +29,10 @@ inline constexpr std::size_t max_issue_text = std::size_t{16} << 20U;
 ///   [{"id": "A-7", "status": "In Progress", "labels": ["urgent"]}, {"id": 8, "status": "closed"}]
 ///
 /// "id" is a text or a whole number, "labels" may be missing or null, other members are passed over. Each id stands
-/// there once. Throws Error invalid_argument with one line: no JSON (line and column), or the path of what is wrong
-/// (`$[3].status`). Thread-safe.
+/// there once. As others write them: "number" for a missing id, "state" for a missing status, and labels that are
+/// objects with a "name", so that `gh issue list --json number,state,labels` is understood. Throws Error
+/// invalid_argument with one line: no JSON (line and column), or the path of what is wrong (`$[3].status`).
+/// Thread-safe.
 [[nodiscard]] SHMCOORD_EXPORT IssueList issues_from_json(std::string_view text);
 
 /// What trackers mean by the words that they use; whether letters are capital, and blanks, '-', '_' and apostrophes,

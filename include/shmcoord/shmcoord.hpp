@@ -17,3 +17,4 @@
 #include "shmcoord/semaphore.hpp"       // IWYU pragma: export
 #include "shmcoord/session.hpp"         // IWYU pragma: export
 #include "shmcoord/shared_lock.hpp"     // IWYU pragma: export
+#include "shmcoord/snapshot.hpp"        // IWYU pragma: export

@@ -31,6 +31,7 @@ class Category final : public std::error_category {
       case Errc::unsupported: return "not supported here";
       case Errc::deadlock: return "would wait for itself";
       case Errc::system: return "system call failed";
+      case Errc::snapshot_damaged: return "the snapshot is damaged";
     }
     return "unknown shmcoord error";
   }

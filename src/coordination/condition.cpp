@@ -453,6 +453,9 @@ ConditionResult GuardCondition::evaluate(const GuardInputs& inputs) const {
 void GuardCondition::check() const {
   std::size_t count = 0;
   check_children(*this, 1, count);
+  if (str().size() > max_text || json().size() > max_text) {
+    throw ConditionError(0, "the condition is longer than " + std::to_string(max_text) + " bytes, as text or as JSON");
+  }
 }
 
 }  // namespace shmcoord

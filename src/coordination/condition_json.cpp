@@ -7,6 +7,7 @@
 
 #include "base/printable.hpp"
 #include "coordination/condition_fields.hpp"
+#include "coordination/json_text.hpp"
 #include "shmcoord/condition.hpp"
 
 // Conditions as JSON: {"type": …} with the fields of the kind; composites have "conditions", `not` has "condition".
@@ -233,17 +234,16 @@ GuardCondition GuardCondition::parse_json(std::string_view text) {
   if (text.size() > max_text) {
     throw ConditionError(0, "the condition is longer than " + std::to_string(max_text) + " bytes");
   }
-  json::parse_options options;
-  options.max_depth = 4 * max_depth;  // an object and an array for each, and something over for a clearer message
-  json::stream_parser parser({}, options);
-  json::error_code error;
-  const std::size_t read = parser.write_some(text.data(), text.size(), error);
-  if (!error && read < text.size()) error = json::error::extra_data;
-  if (!error) parser.finish(error);
-  if (error) {
-    throw ConditionError(0, "this is no JSON: " + error.message() + " behind byte " + std::to_string(read));
+  // An object and an array for each, and something over for a clearer message.
+  json::value value;
+  coordination::JsonFault fault;
+  if (!coordination::parse_json(text, 4 * max_depth, value, fault)) {
+    throw ConditionError(
+        0, fault.what + " (line " + std::to_string(fault.line) + ", column " + std::to_string(fault.column) + ")");
   }
-  return Reader().read(parser.release(), "$", 1);
+  GuardCondition condition = Reader().read(value, "$", 1);
+  condition.check();  // as text it may be too long
+  return condition;
 }
 
 }  // namespace shmcoord

@@ -327,7 +327,8 @@ class Reader {
           value = good(w, field, what);
         }
       } else if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, IssueStatus>) {
-        fail(end, "expected the " + std::string(field) + " of " + std::string(name) + ", found ')'");
+        fail(end, "expected the " + std::string(field == "expected" ? "status" : field) + " of " + std::string(name) +
+                      ", found ')'");
       }
     });
     if (next < words.size()) {
@@ -392,7 +393,11 @@ std::string GuardCondition::str() const {
   return text;
 }
 
-GuardCondition GuardCondition::parse(std::string_view text) { return Reader(text).read(); }
+GuardCondition GuardCondition::parse(std::string_view text) {
+  GuardCondition condition = Reader(text).read();
+  condition.check();  // as JSON it may be too long
+  return condition;
+}
 
 // --- filters --------------------------------------------------------------------------------------------------------
 

@@ -71,15 +71,7 @@ bool FileWatch::arm() {
   if (!thread_.joinable()) return false;
   std::set<int> used;
   bool whole = true;
-  for (const std::string& path : paths_) {
-    whole = watch(path, used) && whole;
-    std::error_code error;
-    const std::string real = fs::weakly_canonical(path, error).string();
-    if (error) continue;
-    if (real != path) whole = watch(real, used) && whole;
-    // Where a link leads that leads nowhere yet is not known.
-    if (fs::is_symlink(fs::symlink_status(path, error)) && !fs::exists(path, error)) whole = false;
-  }
+  for (const std::string& path : paths_) whole = watch_with_links(path, used) && whole;
   const std::scoped_lock lock(mutex_);
   for (auto at = names_.begin(); at != names_.end();) {
     const int old = at->first;
@@ -87,6 +79,31 @@ bool FileWatch::arm() {
     if (!used.contains(old)) ::inotify_rm_watch(inotify_, old);
   }
   return whole;
+}
+
+// A link is a file of its own, which may change, and so is each one that it leads over.
+bool FileWatch::watch_with_links(const std::string& path, std::set<int>& used) {
+  constexpr std::size_t most = 40;  // as the kernel follows
+  std::vector<fs::path> to_do{path};
+  std::set<fs::path> seen;
+  bool whole = true;
+  while (!to_do.empty() && seen.size() <= most) {
+    const fs::path now = std::move(to_do.back());
+    to_do.pop_back();
+    if (!seen.insert(now).second) continue;
+    whole = watch(now.string(), used) && whole;
+    fs::path prefix;
+    for (auto component = now.begin(); component != now.end(); ++component) {
+      prefix /= *component;
+      std::error_code error;
+      const fs::path target = fs::read_symlink(prefix, error);
+      if (error) continue;
+      fs::path leads = target.is_absolute() ? target : prefix.parent_path() / target;
+      for (auto rest = std::next(component); rest != now.end(); ++rest) leads /= *rest;
+      to_do.push_back(std::move(leads));
+    }
+  }
+  return whole && to_do.empty();
 }
 
 // From the root to the directory that is not there. Each one is watched before the next one is looked for.

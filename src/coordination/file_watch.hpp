@@ -14,12 +14,12 @@
 // Told when files come, go or change, by inotify.
 //
 // A file is watched by its directory, since it need not be there, and a directory by the one above, up to the root: any
-// of them may be made, moved or replaced. Where a path leads through links, what it leads to is watched likewise. Only
-// names that are on the way to a file count, so that a busy directory wakes nobody.
+// of them may be made, moved or replaced. Where a path leads through links, each of them is watched, and what it leads
+// to. Only names that are on the way to a file count, so that a busy directory wakes nobody.
 //
 // The watch is set before anybody looks at the file: what happens after arm() returned is told. Where inotify does not
 // see changes (file systems of a network, /proc), or the kernel gives no more watches, arm() says so, and the caller
-// has to ask again by itself.
+// has to ask again by itself. Nor does it tell what comes through another hard link, a mapping, or a mount over it.
 //
 // If the process dies here: the kernel takes the watches away.
 
@@ -39,6 +39,7 @@ class FileWatch {
   bool take_changed() noexcept;
 
  private:
+  bool watch_with_links(const std::string& path, std::set<int>& used);
   bool watch(const std::string& path, std::set<int>& used);
   void run();
   bool read_events();

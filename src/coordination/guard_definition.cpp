@@ -5,8 +5,8 @@
 
 #include "base/printable.hpp"
 #include "coordination/guard_store.hpp"
-#include "core/event_pattern.hpp"
 #include "process/call_arguments.hpp"
+#include "process/event_stream.hpp"
 #include "shmcoord/error.hpp"
 
 // The definition of a registered guard as text: the condition in its own text form, which people can read in a dump,
@@ -80,9 +80,6 @@ Guard guard_from(std::string_view name, std::string_view definition) {
 void check_guard(const Guard& guard) {
   process::require_primitive_name(engine::Kind::guard, guard.name);
   guard.condition.check();
-  if (guard.condition.str().size() > GuardCondition::max_text) {
-    throw ConditionError(0, "the condition is longer than " + std::to_string(GuardCondition::max_text) + " bytes");
-  }
   if (const auto* const retry = std::get_if<Retry>(&guard.on_failure)) {
     process::require_duration("the delay of a retry", retry->delay);
   }
@@ -93,7 +90,7 @@ void check_guard(const Guard& guard) {
     refuse("a guard has at most " + std::to_string(most_patterns) + " wake patterns");
   }
   for (const std::string& pattern : guard.wake_on) {
-    if (const std::string_view wrong = core::check_pattern(pattern); !wrong.empty()) {
+    if (const std::string_view wrong = process::fault_of_pattern(pattern); !wrong.empty()) {
       refuse("the wake pattern '" + base::shortened(pattern, 64) + "' " + std::string(wrong));
     }
   }

@@ -107,8 +107,22 @@ std::string in_hex(std::uint64_t word) {
   return text.data();
 }
 
+std::size_t parts_of(std::string_view definition) {
+  return (definition.size() + engine::max_reason - 1) / engine::max_reason;
+}
+
+/// After a part of our own try could not be written: whoever is refused leaves nothing.
+void withdraw(const std::shared_ptr<process::Participant>& participant, PrimitiveClient& client, std::size_t of,
+              const std::string& tag) {
+  try {
+    for (std::size_t number = 1; number <= of; ++number) (void)client.release(PartName{number, of, tag}.str());
+    PrimitiveClient::remove(*participant, client.name(), false, Kind::guard);  // if nobody else has a part in it
+  } catch (const Error&) {                                                     // the first failure is what is told
+  }
+}
+
 void write_parts(PrimitiveClient& client, std::string_view definition, const std::string& tag) {
-  const std::size_t of = (definition.size() + engine::max_reason - 1) / engine::max_reason;
+  const std::size_t of = parts_of(definition);
   for (std::size_t number = 1; number <= of; ++number) {
     const std::string holder = PartName{number, of, tag}.str();
     process::Request request;
@@ -200,7 +214,13 @@ bool add_guard(const std::shared_ptr<process::Participant>& participant, const G
     const auto first = first_complete(all);
     if (!first) {
       client.attach({.kind = Kind::guard});  // it may have been removed meanwhile
-      write_parts(client, definition, in_hex(engine::random_word()));
+      const std::string tag = in_hex(engine::random_word());
+      try {
+        write_parts(client, definition, tag);
+      } catch (...) {
+        withdraw(participant, client, parts_of(definition), tag);
+        throw;
+      }
       mine = true;
       continue;
     }

@@ -26,8 +26,8 @@
 // the process that should have told it, costs a second: that is how often it looks in any case.
 //
 // Its own evaluations are told, and may wake other guards by their patterns. So that two of them do not wake each other
-// for ever, a wait tells its first evaluation and then only a verdict that is another one than before; and what it
-// tells itself wakes it never.
+// for ever, a wait tells its first evaluation and then only that it passes or fails where it did not before; and what
+// it tells itself wakes it never.
 //
 // If we die here: the mark of the subscriber goes with the session, watches with the process. No other waiter and no
 // later one depends on us.
@@ -35,6 +35,8 @@
 namespace shmcoord {
 namespace {
 
+// So many times as rarely, files are asked too: not all that changes them is told.
+constexpr int files_recheck = 10;
 constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
 
 std::int64_t later(std::int64_t now_ns, std::chrono::nanoseconds by) {
@@ -155,6 +157,7 @@ class Waiting {
     std::int64_t again_ns = never;
     const bool asks_others = needs_.asks_others || !files_are_watched_;
     if (asks_others) again_ns = later(evaluated_ns_, options_.recheck);
+    if (!needs_.files.empty()) again_ns = std::min(again_ns, later(evaluated_ns_, options_.recheck * files_recheck));
     if (const auto* const retry = std::get_if<Retry>(&guard_.on_failure)) {
       again_ns = std::min(again_ns, later(evaluated_ns_, retry->delay));
     }
@@ -252,7 +255,8 @@ GuardOutcome GuardFlag::wait(const GuardExecutor& executor, const GuardWaitOptio
     participant->require_usable();
     if (outcome && outcome != last) {
       (void)coordination::set_verdict(*participant, state.name, stored, *outcome);
-      state.tell(*outcome);
+      // Another reason is no other state: two that wake each other would never come to rest.
+      if (!last || last->index() != outcome->index()) state.tell(*outcome);
       last = outcome;
       if (options.on_outcome) options.on_outcome(*outcome);
     }

@@ -10,6 +10,7 @@
 #include <boost/json.hpp>
 
 #include "base/printable.hpp"
+#include "coordination/json_text.hpp"
 
 // The export of a tracker, read.
 //
@@ -76,21 +77,12 @@ constexpr std::array synonyms{
 };
 
 json::value parsed(std::string_view text) {
-  json::parse_options options;
-  options.max_depth = 64;
-  json::stream_parser parser({}, options);
-  json::error_code error;
-  const std::size_t read = parser.write_some(text.data(), text.size(), error);
-  if (!error && read < text.size()) error = json::error::extra_data;
-  if (!error) parser.finish(error);
-  if (error) {
-    const std::string_view before = text.substr(0, read);
-    const std::size_t line = before.rfind('\n');
-    const std::size_t column = line == std::string_view::npos ? read : read - line - 1;
-    fail("this is no JSON: " + error.message() + " at line " +
-         std::to_string(std::count(before.begin(), before.end(), '\n') + 1) + ", column " + std::to_string(column + 1));
+  json::value value;
+  coordination::JsonFault fault;
+  if (!coordination::parse_json(text, 64, value, fault)) {
+    fail(fault.what + " at line " + std::to_string(fault.line) + ", column " + std::to_string(fault.column));
   }
-  return parser.release();
+  return value;
 }
 
 class Reader {
@@ -120,19 +112,24 @@ class Reader {
     const json::object* const object = value.if_object();
     if (object == nullptr) fail(path, "expected an object, found " + shown(value));
     Issue issue;
-    issue.id = id_of(need(*object, "id", path), path + ".id");
-    if (!ids_.insert(issue.id).second) fail(path + ".id", "'" + base::shortened(issue.id, 60) + "' is there twice");
-    issue.status = status_of(need(*object, "status", path), path + ".status", issue.id);
+    const auto [id, id_key] = need(*object, {"id", "number"}, path);
+    issue.id = id_of(*id, path + id_key);
+    if (!ids_.insert(issue.id).second) fail(path + id_key, "'" + base::shortened(issue.id, 60) + "' is there twice");
+    const auto [status, status_key] = need(*object, {"status", "state"}, path);
+    issue.status = status_of(*status, path + status_key, issue.id);
     if (const json::value* const labels = object->if_contains("labels"); labels != nullptr && !labels->is_null()) {
       issue.labels = labels_of(*labels, path + ".labels");
     }
     list_.issues.push_back(std::move(issue));
   }
 
-  static const json::value& need(const json::object& object, std::string_view key, const std::string& path) {
-    const json::value* const value = object.if_contains(json::string_view(key));
-    if (value == nullptr) fail(path, "\"" + std::string(key) + "\" is missing");
-    return *value;
+  /// By our word or, if that is missing, by that of others; and which it was.
+  static std::pair<const json::value*, std::string> need(const json::object& object, std::array<const char*, 2> keys,
+                                                         const std::string& path) {
+    for (const char* const key : keys) {
+      if (const json::value* const value = object.if_contains(key)) return {value, std::string(".") + key};
+    }
+    fail(path, "\"" + std::string(keys[0]) + "\" is missing");
   }
   static std::string text_of(const json::value& value, const std::string& path) {
     if (!value.is_string()) fail(path, "expected a text, found " + shown(value));
@@ -150,7 +147,10 @@ class Reader {
     if (!value.is_array()) fail(path, "expected an array of texts, found " + shown(value));
     std::vector<std::string> labels;
     for (const json::value& label : value.get_array()) {
-      labels.push_back(text_of(label, path + '[' + std::to_string(labels.size()) + ']'));
+      const std::string at = path + '[' + std::to_string(labels.size()) + ']';
+      const json::object* const object = label.if_object();
+      const json::value* const name = object == nullptr ? nullptr : object->if_contains("name");
+      labels.push_back(name == nullptr ? text_of(label, at) : text_of(*name, at + ".name"));
     }
     return labels;
   }

@@ -405,7 +405,7 @@ class ControlOps {
     const core::Packed p = P::guess(rec.control);
     if (p.bits != alone(0, i, core::Op::release) ||
         (P::keeps(Safety::retake_generation) && P::load(rec.generation) != generation_) ||
-        (P::keeps(Safety::retake_fits) && weight > capacity()) || at_end(p.seq)) {
+        (P::keeps(Safety::retake_fits) && weight > capacity()) || lets_in_nobody(p.seq)) {
       return {Step::busy};
     }
     Entry& e = view_->entry(i);
@@ -418,6 +418,12 @@ class ControlOps {
 
   static constexpr bool at_end(std::uint64_t seq) noexcept {
     return P::keeps(Safety::sequence_end) && seq >= core::seq_limit;
+  }
+
+  // Or the tokens that a snapshot reserved are used up (layout.hpp).
+  [[nodiscard]] bool lets_in_nobody(std::uint64_t seq) const noexcept {
+    const std::uint64_t reserved = P::load(view_->header().token_reserved);
+    return at_end(seq) || (P::keeps(Safety::reservation_end) && reserved != 0 && seq >= reserved);
   }
 
   // acquired: go on.
@@ -439,7 +445,7 @@ class ControlOps {
       // The caller's own plain release needs no finishing: preparing the entry anew is its end (F4).
       const bool own = c.op == core::Op::release && c.last == i;
       if (!own && P::keeps(Safety::finish_before_take) && !finish(c)) return {Step::corrupt};
-      if (at_end(c.seq)) return {Step::exhausted};
+      if (lets_in_nobody(c.seq)) return {Step::exhausted};
       const std::uint32_t capacity = this->capacity();
       const std::uint64_t prepared = pack(Status{Phase::prepared, record_, (c.seq + 1) & stamp_mask});
       const bool past_others = place == Place::first || place == Place::nowhere_but_first;

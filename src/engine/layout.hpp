@@ -15,7 +15,7 @@
 namespace shmcoord::engine {
 
 inline constexpr std::uint64_t segment_magic = 0x64726f6f636d6873ULL;  // "shmcoord", little endian
-inline constexpr std::uint32_t layout_version = 5;
+inline constexpr std::uint32_t layout_version = 6;
 inline constexpr std::size_t cache_line = 64;
 inline constexpr std::size_t page_size = 4096;
 
@@ -41,6 +41,12 @@ enum HeaderFlag : std::uint32_t {
   journal_always = 1,  // events are kept also while nobody subscribes
 };
 
+// A saved snapshot promises that no token above its reservation was given out, so that whoever restores it can begin
+// above. So an acquire that would pass it is refused until a newer snapshot reserved more. Only what lets in somebody
+// new is refused: who waits already is let in, and holds end as ever, for which there is a margin above it.
+inline constexpr std::uint64_t token_reserve = 1ULL << 40U;  // for a save: ten hours of nothing but one name
+inline constexpr std::uint64_t token_margin = 1ULL << 32U;
+
 struct alignas(cache_line) Header {
   std::uint64_t magic;
   std::uint32_t version;
@@ -54,7 +60,8 @@ struct alignas(cache_line) Header {
   std::array<std::uint8_t, 16> boot_id;  // of the creator's boot; another one: everybody in here is dead
   std::uint64_t time_namespace;          // inode of the creator's, 0 unknown
   std::int64_t created_wall_s;           // for people only
-  std::uint64_t reserved[4];
+  Word64 token_reserved;                 // no acquire passes this sequence, 0: none; see below
+  std::uint64_t reserved[3];
   // The second group changes while in use.
   alignas(cache_line) Word64
       token_floor;     // every new record starts its sequence above it; CAS-max before a record is freed

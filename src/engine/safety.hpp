@@ -46,6 +46,7 @@
   line(handle_generation, "an operation is only on its own life of the record")                  \
   line(closed_word, "no operation follows on a closed word")                                     \
   line(sequence_end, "no operation follows on the last sequence")                                \
+  line(reservation_end, "nobody is let in beyond the tokens that a snapshot reserved")           \
   line(finish_before_move, "a merge or a shrink first finishes the word")                        \
   line(finish_before_resize, "so does a change of the capacity")                                 \
   line(weight_keeps_stamp, "an owner that sets its weight anew leaves the stamp")                \

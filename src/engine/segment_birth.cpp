@@ -136,8 +136,6 @@ void build(int fd, const BirthOptions& options, const std::string& what) {
   write_all(fd, &header, sizeof header, 0, what);
 }
 
-enum class Named : std::uint8_t { yes, taken, impossible };
-
 Named link_unnamed(int fd, const std::string& path, BirthWay way) {
   int r = -1;
   if (way == BirthWay::proc_link) {
@@ -172,23 +170,11 @@ int build_unnamed(const std::string& path, const BirthOptions& options, const st
   return -1;
 }
 
-Named rename_temporary(const std::string& temporary, const std::string& path) {
-  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0) return Named::yes;
-  if (errno == EEXIST) return Named::taken;
-  if (errno != EINVAL && errno != ENOSYS) return Named::impossible;
-  // Not every file system knows the flag; a link does not replace anything either.
-  if (::link(temporary.c_str(), path.c_str()) != 0) return errno == EEXIST ? Named::taken : Named::impossible;
-  ::unlink(temporary.c_str());
-  return Named::yes;
-}
-
 int build_named(const std::string& path, const BirthOptions& options, const std::string& what) {
   const std::string directory = directory_of(path);
   constexpr int tries = 100;
   for (int i = 0; i < tries; ++i) {
-    char suffix[17];
-    std::snprintf(suffix, sizeof suffix, "%016llx", static_cast<unsigned long long>(random_word()));
-    const std::string temporary = (directory == "/" ? "" : directory) + "/" + temporary_prefix + suffix;
+    const std::string temporary = temporary_beside(path);
     occupy_standard_descriptors();
     Descriptor file(::open(temporary.c_str(), O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (file.get() < 0) {
@@ -202,7 +188,7 @@ int build_named(const std::string& path, const BirthOptions& options, const std:
       ::unlink(temporary.c_str());
       throw;
     }
-    const Named named = rename_temporary(temporary, path);
+    const Named named = give_name(temporary, path);
     const int error = errno;
     if (named == Named::yes) {
       ::flock(file.get(), LOCK_UN);
@@ -221,6 +207,23 @@ bool same_file(const struct stat& a, const struct stat& b) noexcept {
 }
 
 }  // namespace
+
+std::string temporary_beside(const std::string& path) {
+  const std::string directory = directory_of(path);
+  char suffix[17];
+  std::snprintf(suffix, sizeof suffix, "%016llx", static_cast<unsigned long long>(random_word()));
+  return (directory == "/" ? "" : directory) + "/" + temporary_prefix + suffix;
+}
+
+Named give_name(const std::string& temporary, const std::string& path) {
+  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0) return Named::yes;
+  if (errno == EEXIST) return Named::taken;
+  if (errno != EINVAL && errno != ENOSYS) return Named::impossible;
+  // Not every file system knows the flag; a link does not replace anything either.
+  if (::link(temporary.c_str(), path.c_str()) != 0) return errno == EEXIST ? Named::taken : Named::impossible;
+  ::unlink(temporary.c_str());
+  return Named::yes;
+}
 
 void refuse_network_file_system(int fd, const std::string& what) {
   struct statfs fs {};

@@ -38,6 +38,13 @@ inline constexpr const char* temporary_prefix = ".shmcoord-new.";
 int give_birth(const std::string& path, const BirthOptions& options, const std::string& what,
                BirthWay first = BirthWay::proc_link);
 
+/// A name beside `path` for a segment that is not complete yet. Whoever makes it there keeps a flock on it until
+/// give_name(), so that it is removed when he dies.
+[[nodiscard]] std::string temporary_beside(const std::string& path);
+enum class Named : std::uint8_t { yes, taken, impossible };
+/// Moves it to `path`; `taken`: something is there. `impossible`: errno says why.
+[[nodiscard]] Named give_name(const std::string& temporary, const std::string& path);
+
 /// Removes temporaries in `directory` whose creators are dead. An inode that the process uses (`known`) is left alone,
 /// since closing a descriptor of it would drop its record locks.
 void clean_temporaries(const std::string& directory, const std::function<bool(dev_t, ino_t)>& known);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/layout.hpp"
@@ -104,6 +105,12 @@ class Mapping final : public PageSource {
   /// needs. The rest is for those whose holder id is longer than short_notice_holder.
   enum class NoticePart : std::uint8_t { head, rest };
   void prepare_notices(NoticePart part, std::span<const RecordIndex> records) const noexcept;
+
+  /// Its file has another name now. Only as long as nobody but the caller knows this mapping.
+  void renamed(std::string name, std::string path) {
+    name_ = std::move(name);
+    path_ = std::move(path);
+  }
 
   enum class Identity : std::uint8_t {
     same,      ///< the path leads to this file

@@ -54,16 +54,11 @@ bool Mailbox::wants(const Event& event) const noexcept {
 }
 
 void Mailbox::put(const std::shared_ptr<const Event>& event) {
-  if (lost_ != 0) {
-    Event lost;
-    lost.kind = EventKind::journal_lost;
-    lost.number = event->number;
-    lost.lost = lost_;
-    lost.at = event->at;
-    if (queue_.push(std::make_shared<const Event>(std::move(lost)))) lost_ = 0;
-  }
-  if (lost_ != 0 || !queue_.push(event)) {
-    ++lost_;
+  if (RealPolicy::load(lost_) == 0 && queue_.push(event)) return;
+  RealPolicy::store(lost_number_, event->number);
+  const std::uint64_t more = event->kind == EventKind::journal_lost ? event->lost : 1;
+  for (std::uint64_t seen = RealPolicy::load(lost_); !RealPolicy::cas(lost_, seen, seen + more);
+       seen = RealPolicy::load(lost_)) {
   }
 }
 
@@ -81,15 +76,28 @@ void Mailbox::call(const Event& event) noexcept {
   }
 }
 
+/// What was lost comes behind what is in the queue, and nothing is put there before it was told.
+bool Mailbox::deliver_one() {
+  if (queue_.consume_one([this](const std::shared_ptr<const Event>& event) { call(*event); })) return true;
+  std::uint64_t lost = RealPolicy::load(lost_);
+  // The queue was looked at before that; what came in between comes first.
+  if (lost == 0 || queue_.read_available() != 0) return lost != 0;
+  Event event;
+  event.kind = EventKind::journal_lost;
+  event.number = RealPolicy::load(lost_number_);
+  while (!RealPolicy::cas(lost_, lost, 0)) lost = RealPolicy::load(lost_);
+  event.lost = lost;
+  event.at = std::chrono::steady_clock::time_point(std::chrono::nanoseconds(real_clock().now_ns()));
+  call(event);
+  return true;
+}
+
 void Mailbox::deliver(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
-    const auto next = [this] {
-      return queue_.consume_one([this](const std::shared_ptr<const Event>& event) { call(*event); });
-    };
-    if (next()) continue;
+    if (deliver_one()) continue;
     RealPolicy::store(asleep_, 1);
-    RealPolicy::fence();  // asleep before the last look; pairs with put()
-    if (next() || stop.stop_requested()) {
+    RealPolicy::fence();  // asleep before the last look; pairs with call_owner()
+    if (deliver_one() || stop.stop_requested()) {
       RealPolicy::store(asleep_, 0);
       continue;
     }

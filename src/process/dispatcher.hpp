@@ -15,7 +15,7 @@
 // One thread reads (the dispatcher of a session), and puts each event into the mailbox of every subscription whose
 // patterns match; each mailbox has a thread that empties it into the callback. So a slow callback keeps nobody from
 // reading, and an event that is meant for several exists once. A mailbox that is full counts what it cannot take, and
-// tells its owner with the next event.
+// takes no more until its owner, who has emptied it by then, was told how many.
 
 namespace shmcoord::process {
 
@@ -36,13 +36,15 @@ class Mailbox {
   static constexpr std::size_t room = 4'096;
 
   void deliver(const std::stop_token& stop);
+  bool deliver_one();
   void call(const Event& event) noexcept;
 
   std::vector<std::string> patterns_;
   std::function<void(const Event&)> callback_;
   boost::lockfree::spsc_queue<std::shared_ptr<const Event>, boost::lockfree::capacity<room>> queue_;
-  std::uint64_t lost_ = 0;  // the dispatcher's
-  engine::Word32 asleep_;   // futex: 1 while its thread sleeps
+  engine::Word64 lost_;         // counted by the dispatcher, told and set to 0 by the thread
+  engine::Word64 lost_number_;  // of the last of them
+  engine::Word32 asleep_;       // futex: 1 while its thread sleeps
   std::jthread thread_;
 };
 

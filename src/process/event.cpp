@@ -4,6 +4,7 @@
 #include <array>
 
 #include "core/control_word.hpp"
+#include "core/event_pattern.hpp"
 #include "process/event_stream.hpp"
 #include "process/primitive_client.hpp"
 
@@ -39,6 +40,14 @@ std::optional<EventKind> event_kind_from(std::string_view name) noexcept {
 }  // namespace shmcoord
 
 namespace shmcoord::process {
+
+std::string_view fault_of_pattern(std::string_view pattern) noexcept {
+  if (const std::string_view fault = core::check_pattern(pattern); !fault.empty()) return fault;
+  const bool some = std::any_of(names.begin(), names.end(),
+                                [&](std::string_view name) { return core::pattern_matches(pattern, name); });
+  return some ? std::string_view() : "matches no event that there is; `lock:*`, `semaphore:*`, `*` are some that do";
+}
+
 namespace {
 
 using engine::Told;

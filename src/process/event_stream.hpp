@@ -3,6 +3,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "engine/journal_reader.hpp"
 #include "process/participant.hpp"
@@ -47,6 +48,8 @@ class EventStream {
   bool active_ = false;  // something was read since the last wait
 };
 
+/// What is wrong with a pattern by which no event could be meant, to be put behind the quoted pattern; else nothing.
+[[nodiscard]] std::string_view fault_of_pattern(std::string_view pattern) noexcept;
 /// The events of one record of the journal: none, one or two.
 void events_of(const engine::JournalRecord& record, std::deque<Event>& events);
 

@@ -1,6 +1,5 @@
 #include <unistd.h>
 
-#include "core/event_pattern.hpp"
 #include "engine/segment_file.hpp"
 #include "process/dispatcher.hpp"
 #include "process/face.hpp"
@@ -38,7 +37,7 @@ Subscription::Subscription(Session& session, std::vector<std::string> patterns, 
   if (!callback) throw Error(Errc::invalid_argument, "a subscription needs a callback");
   if (patterns.empty()) throw Error(Errc::invalid_argument, "a subscription needs a pattern; '*' is every event");
   for (const std::string& p : patterns) {
-    if (const std::string_view fault = core::check_pattern(p); !fault.empty()) {
+    if (const std::string_view fault = process::fault_of_pattern(p); !fault.empty()) {
       throw Error(Errc::invalid_argument, "the pattern '" + p + "' " + std::string(fault));
     }
   }

@@ -220,11 +220,12 @@ std::uint32_t Participant::claim_chunk() {
   }
   if (claim.outcome == Outcome::claimed) return claim.chunk;
   if (claim.outcome == Outcome::full) {
-    throw Error(Errc::table_full, "all " + std::to_string(view.geo.entry_count()) + " entries of segment " +
-                                      mapping_->name() + " are given out, in " + std::to_string(view.geo.chunk_count) +
-                                      " blocks of " + std::to_string(engine::entries_per_chunk) +
-                                      ": each session that holds or waits has at least one block to itself, and so has "
-                                      "each hold without a process; end some, or create it with more --entries");
+    throw Error(Errc::table_full,
+                "all " + std::to_string(view.geo.entry_count()) + " entries of segment " + mapping_->name() +
+                    " are given out, in " + std::to_string(view.geo.chunk_count) + " blocks of " +
+                    std::to_string(engine::entries_per_chunk) +
+                    ": each session that holds or waits has at least one block to itself, and so has "
+                    "each hold without a process and each part of a guard; end some, or create it with more --entries");
   }
   throw Error(Errc::no_space, "the file system of " + mapping_->path() + " is full; make room in it");
 }

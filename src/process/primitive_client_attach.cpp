@@ -293,7 +293,11 @@ void PrimitiveClient::fail(engine::Step step) const {
   switch (step) {
     case Step::closed:
       throw Error(Errc::name_removed, title() + " was removed while it was waited for" + make_anew_text());
-    case Step::exhausted: throw Error(Errc::table_full, title() + " has given out all of its tokens");
+    case Step::exhausted: {
+      const bool reserved = engine::RealPolicy::load(participant_->mapping().view().header().token_reserved) != 0;
+      throw Error(Errc::table_full, title() + " has given out all of its tokens" +
+                                        (reserved ? " that the last snapshot reserved; save the segment again" : ""));
+    }
     default:
       throw Error(Errc::segment_corrupt, "segment " + participant_->mapping().path() + ": the state of " + title() +
                                              " is damaged; `shmcoord segment check` says more");

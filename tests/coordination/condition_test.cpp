@@ -426,6 +426,14 @@ TEST(Condition, OneThatIsMadeWrongIsRefusedByCheck) {
   EXPECT_EQ(message(C::command(std::string(4096, 'x'))), "good");
   EXPECT_NE(message(C::command(std::string(4097, 'x'))).find("is longer than 4096 bytes"), std::string::npos);
   EXPECT_EQ(message(C::issues_complete({.labels = {""}})), "label '' is empty");
+  // Whatever is good can be written as text and as JSON, and read again.
+  const auto so_many = [](int count, const std::string& word) {
+    return C::all(std::vector<C>(static_cast<std::size_t>(count), C::lock_free(word)));
+  };
+  EXPECT_NE(message(so_many(950, std::string(45, 'l'))).find("as text or as JSON"), std::string::npos);
+  EXPECT_EQ(message(so_many(900, std::string(20, 'l'))), "good");
+  EXPECT_NE(message(C::all(std::vector<C>(20, C::file_exists(std::string(4096, '"'))))).find("as text or as JSON"),
+            std::string::npos);
   EXPECT_EQ(message(Not{}), "a condition is missing behind `not`");
   C deep = C::file_exists("x");
   for (std::size_t n = 1; n < C::max_depth; ++n) deep = !deep;

@@ -141,7 +141,7 @@ TEST(ConditionText, AMistakeIsToldWithItsColumnAndWhatWasExpected) {
       {"semaphore_available(s, 2x)", 24, "expected a whole number from 1 as weight, found '2x'"},
       {"semaphore_available(s, 4294967296)", 24, "expected a whole number from 1 as weight"},
       {"issue_status(7, open)", 17, "expected Todo, InProgress, Blocked, Done or Cancelled, found 'open'"},
-      {"issue_status(7)", 15, "expected the expected of issue_status, found ')'"},
+      {"issue_status(7)", 15, "expected the status of issue_status, found ')'"},
       {"issues_complete(lable=x)", 17, "the key 'lable' is not known in the issue filter 'lable=x'"},
       {"command(x, expect=maybe)", 12, "expected expect=success or expect=failure, found 'expect=maybe'"},
       {"\xC3\xA4\xC3\xB6 lock_free(a)", 1, "there is no condition '\xC3\xA4\xC3\xB6'"},

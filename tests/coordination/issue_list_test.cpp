@@ -53,6 +53,17 @@ TEST(IssueList, MapsTheWordsOfOtherTrackers) {
 }
 
 // C-54.
+TEST(IssueList, UnderstandsWhatGhWrites) {
+  const IssueList list = issues_from_json(
+      R"([{"number":7,"state":"OPEN","labels":[{"id":"L1","name":"urgent"}]},{"number":8,"state":"CLOSED"}])");
+  ASSERT_EQ(list.issues.size(), 2U);
+  EXPECT_EQ(list.issues[0].id, "7");
+  EXPECT_EQ(list.issues[0].status, IssueStatus::to_do);
+  EXPECT_EQ(list.issues[0].labels, std::vector<std::string>{"urgent"});
+  EXPECT_EQ(list.issues[1].status, IssueStatus::done);
+  EXPECT_TRUE(list.warnings.empty());
+}
+
 TEST(IssueList, AnUnknownStatusIsInProgressAndReported) {
   const IssueList list = issues_from_json(
       R"([{"id": 1, "status": "QA"}, {"id": 2, "status": "Done"}, {"id": 3, "status": "QA"},
@@ -105,6 +116,7 @@ TEST(IssueList, EveryMistakeIsToldWithItsPlace) {
 TEST(IssueList, NoJsonIsToldWithLineAndColumn) {
   EXPECT_EQ(mistake("[\n  {\"id\": x}]"), "this is no JSON: syntax error at line 2, column 10");
   EXPECT_EQ(mistake(""), "this is no JSON: incomplete JSON at line 1, column 1");
+  EXPECT_EQ(mistake(R"([{"id":7,"status":"open","status":"done"}])"), "\"status\" is there twice at line 1, column 33");
   EXPECT_EQ(mistake("[] []"), "this is no JSON: extra data at line 1, column 4");
   EXPECT_NE(mistake("[{\"id\": \"\xff\", \"status\": \"Done\"}]").find("line 1, column"), std::string::npos);
   EXPECT_NE(mistake(std::string(1000, '[')).find("column"), std::string::npos);

@@ -45,6 +45,7 @@ std::string layout_text() {
   FIELD(boot_id);
   FIELD(time_namespace);
   FIELD(created_wall_s);
+  FIELD(token_reserved);
   FIELD(reserved);
   FIELD(token_floor);
   FIELD(removed);

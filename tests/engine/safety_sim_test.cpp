@@ -85,6 +85,24 @@ TEST_F(Engine, NothingFollowsOnTheLastSequence) {
   EXPECT_EQ(ops.load(), held);
 }
 
+TEST_F(Engine, NobodyIsLetInBeyondWhatASnapshotReserved) {
+  const std::uint64_t reserved = ops.load().seq + 1;
+  const Result got = ops.try_acquire(first, 1, 0);
+  ASSERT_EQ(got.seq, reserved);
+  segment.view().header().token_reserved.raw = reserved;
+  EXPECT_EQ(ops.acquire_or_queue(second, 1, 0).step, Step::exhausted);
+  EXPECT_EQ(ops.release(first, got.seq).step, Step::released) << "a hold ends all the same";
+  EXPECT_EQ(ops.try_acquire(first, 1, 0).step, Step::exhausted) << "the short way";
+  EXPECT_EQ(ops.try_acquire(second, 1, 0).step, Step::exhausted);
+  segment.view().header().token_reserved.raw = reserved + 100;
+  EXPECT_EQ(ops.try_acquire(first, 1, 0).step, Step::acquired);
+  EXPECT_EQ(ops.acquire_or_queue(second, 1, 0).step, Step::queued);
+  segment.view().header().token_reserved.raw = reserved;
+  EXPECT_EQ(ops.release(first, ops.load().seq - 1).step, Step::released);
+  EXPECT_TRUE(ops.status(second).phase == Phase::held) << "who waits already is let in";
+  segment.view().header().token_reserved.raw = 0;
+}
+
 TEST_F(Engine, WhoWasToldBusyHasItsEntryFree) {
   const Result got = ops.try_acquire(first, 1, 0);
   entry(second).status.raw = pack(Status{Phase::prepared, 0, got.seq});  // of a CAS that failed

@@ -25,6 +25,7 @@ class FullShmTool : public ToolTest {
   FullShmTool() : ToolTest(SHMCOORD_TOOL_PATH) {}
 
   void hold() {
+    room_ = Filler::free_pages();
     run_ = start({"run", "-l", "kept", "--reason", "kept", "--", "sleep", "1000"});
     ASSERT_TRUE(eventually([&] { return run({"lock", "status", "kept"}).out.find("held") != std::string::npos; }));
     // Two blocks of entries fill a page.
@@ -46,6 +47,8 @@ class FullShmTool : public ToolTest {
     run_.reset();
     (void)run({"segment", "remove", "--force"});
     (void)run({"-s", "second", "segment", "remove"});
+    // What `run` left behind to watch over its command has the removed segment mapped until it ends.
+    EXPECT_TRUE(eventually([this] { return Filler::free_pages() >= room_; }));
   }
   /// Each time in a new segment and with one page more, until it succeeds.
   void starve(const Case& one) {
@@ -80,6 +83,7 @@ class FullShmTool : public ToolTest {
   }
 
   std::unique_ptr<ToolProcess> run_;
+  std::uint64_t room_ = 0;
   std::string token_;
 };
 

@@ -200,7 +200,7 @@ TEST_F(Usage, HelpIsACommandToo) {
   same({"sem", "help"}, {"sem", "--help"});
   const std::string of_group = run({"help", "sem"}).out;
   EXPECT_TRUE(of_group.starts_with("usage: shmcoord sem COMMAND [OPTION...]\n")) << of_group;
-  EXPECT_NE(of_group.find("\n  sem resize      change the capacity\n"), std::string::npos) << of_group;
+  EXPECT_NE(of_group.find("\n  sem resize        change the capacity\n"), std::string::npos) << of_group;
   EXPECT_EQ(of_group.find("lock"), std::string::npos) << of_group;
   expect_usage({"help", "frobnicate"}, "no help for 'frobnicate'");
   expect_usage({"help", "lock", "frobnicate"}, "no help for 'lock frobnicate'");

@@ -19,16 +19,17 @@ _shmcoord() {
       *)
         case $command in
           '') command=$word ;;
-          guard|lock|segment|sem) command="$command $word" ;;
+          guard|lock|segment|sem|snapshot) command="$command $word" ;;
         esac ;;
     esac
   done
   case $command in
-    '') words='--help --version -s --segment --trust --json run lock sem guard inspect events reap force-release bench segment help completion' ;;
+    '') words='--help --version -s --segment --trust --json run lock sem guard inspect events reap force-release bench segment snapshot help completion' ;;
     guard) words='add eval wait list remove' ;;
     lock) words='acquire release heartbeat renew status remove' ;;
     segment) words='create list info check remove' ;;
     sem) words='create acquire release heartbeat renew resize status remove' ;;
+    snapshot) words='save restore' ;;
     'run') words='--help -l --lock --shared -S --sem -w --wait -n --no-wait --ttl --reason --holder --grace -E --conflict-exit-code --no-wait-tree' ;;
     'lock acquire') words='--help --holder --shared --pid --ttl -w --wait -n --no-wait -E --conflict-exit-code --reason' ;;
     'lock release') words='--help --holder' ;;
@@ -58,6 +59,8 @@ _shmcoord() {
     'segment list') words='--help' ;;
     'segment info') words='--help' ;;
     'segment check') words='--help' ;;
+    'snapshot save') words='--help' ;;
+    'snapshot restore') words='--help' ;;
     'segment remove') words='--help --force' ;;
     'help') words='--help' ;;
     'completion') words='--help' ;;

@@ -236,6 +236,11 @@ void check_words(const Command& command, Arguments& arguments) {
       if (words.size() > 1) throw UsageError{"unexpected word '" + words[1] + "': one name is enough" + see};
       for (const std::string& name : words) require_name(name_kind(command), name);
       break;
+    case Words::file:
+      if (words.empty()) throw UsageError{"'" + std::string(command.path) + "' needs a file" + see};
+      if (words.size() > 1) throw UsageError{"unexpected word '" + words[1] + "': one file is enough" + see};
+      if (words[0].empty()) throw UsageError{"the name of the file is empty; is a variable?"};
+      break;
     case Words::topic: break;
     case Words::any:
       for (const std::string& name : words) require_name("name", name);

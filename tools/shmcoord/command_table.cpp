@@ -3,7 +3,7 @@
 #include <array>
 #include <string>
 
-#include "core/event_pattern.hpp"
+#include "process/event_stream.hpp"
 #include "shmcoord/durations.hpp"
 #include "shmcoord/events.hpp"
 #include "shmcoord/inspect.hpp"
@@ -164,7 +164,7 @@ int events(const Arguments& a) {
   args.global = a.global;
   args.patterns = a.words;
   for (const std::string& p : args.patterns) {
-    if (const std::string_view fault = core::check_pattern(p); !fault.empty()) {
+    if (const std::string_view fault = process::fault_of_pattern(p); !fault.empty()) {
       throw UsageError{"the pattern '" + p + "' " + std::string(fault)};
     }
   }
@@ -273,11 +273,17 @@ constexpr const char* condition_forms =
     "file_exists(PATH), file_not_exists(PATH), file_contains(PATH, PATTERN), issue_status(ID, STATUS), "
     "issues_complete([FILTER]), no_blocked_issues([FILTER]), command(TEXT). They go together with !, && (before ||), "
     "|| "
-    "and parentheses. A word with blanks or signs stands in quotes: command('make check').";
+    "and parentheses; all(), any() and not() are the same. A word with blanks or signs stands in quotes: "
+    "command('make check'); command(TEXT, expect=failure) passes when it fails. FILTER is one text, as "
+    "'label=bug,status=Blocked': id=, label= and status= (Todo, InProgress, Blocked, Done, Cancelled), all of which "
+    "must "
+    "match. As JSON: {\"type\": \"lock_free\", \"lock\": \"deploy\"}; all and any have \"conditions\", not has "
+    "\"condition\"; `guard list --json` shows each as text.";
 constexpr const char* whose_eyes =
     "What lies outside of the segment is seen with the eyes of whoever evaluates: its working directory (or "
     "--directory), its files, its repository. The definition and the last verdict are shared. What could not be found "
-    "out, or not in time, is no pass.";
+    "out, or not in time, is no pass. Issues are JSON: [{\"id\": \"7\", \"status\": \"open\", \"labels\": "
+    "[\"bug\"]}], or what `gh issue list --json number,state,labels` writes.";
 constexpr std::array guard_add_more{
     "A guard is a condition under a name that all processes know. It stays until it is removed. Adding it again as it "
     "is changes nothing and answers 0; one with another definition is refused (exit code 64): remove it first.",
@@ -300,6 +306,20 @@ constexpr std::array guard_wait_more{
 constexpr std::array check_more{
     "`damage` is what no operation and no death leaves behind. `pending` is what a death left half done; the next "
     "caller or the reaper finishes it. The segment may be in use; a saved copy is given by its path (-s ./copy).",
+};
+constexpr std::array snapshot_save_more{
+    "The segment may be in use. The file is replaced as a whole: whatever happens meanwhile, it is the old one or the "
+    "new one. It says who holds what, since when and why: keep it as you keep the segment (it is made with mode 0600).",
+    "So that tokens never go back, a save reserves those of the next ten hours of nothing but locking one name, and "
+    "when they are used up that name is refused until the segment is saved again.",
+};
+constexpr std::array snapshot_restore_more{
+    "What comes back are locks, semaphores and guards, and those holds that do not end with a process: of `lock "
+    "acquire` "
+    "and `sem acquire` without --pid, or with one that still runs. They keep their tokens and ages, so what was stale "
+    "is stale again. Each other hold is named.",
+    "A file that was damaged is refused as a whole, and the place of the damage is told. The file is written anew with "
+    "a higher reservation, so that no token is given out twice.",
 };
 constexpr std::array force_release_more{
     "Of a lock that is shared, or a semaphore, all who hold now lose it, or only the one that --holder names.",
@@ -364,6 +384,18 @@ constexpr std::array command_list{
             {},
             segment_check,
             check_more},
+    Command{"snapshot save",
+            Words::file,
+            "write the segment to a file, to make it anew from",
+            {},
+            snapshot_save,
+            snapshot_save_more},
+    Command{"snapshot restore",
+            Words::file,
+            "make the segment from such a file; there must be none",
+            {},
+            snapshot_restore,
+            snapshot_restore_more},
     Command{"segment remove", Words::none, "remove the segment", remove_options, segment_remove},
     Command{"help", Words::topic, "this text, or that of a command", {}, help_command},
     Command{"completion", Words::none, "print the completion script for bash", {}, completion_command},

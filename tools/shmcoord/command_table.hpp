@@ -21,6 +21,7 @@ enum class Words : unsigned char {
   none,
   one,       // NAME
   optional,  // [NAME]
+  file,      // FILE
   any,       // [NAME...]
   topic,     // [COMMAND]
   command,   // [--] CMD [ARG...]: everything from the first word on belongs to the command
@@ -75,6 +76,8 @@ int segment_list(const Arguments& arguments);
 int segment_info(const Arguments& arguments);
 int segment_check(const Arguments& arguments);
 int segment_remove(const Arguments& arguments);
+int snapshot_save(const Arguments& arguments);
+int snapshot_restore(const Arguments& arguments);
 int help_command(const Arguments& arguments);
 int completion_command(const Arguments& arguments);
 int manual_command(const Arguments& arguments);

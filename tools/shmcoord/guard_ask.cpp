@@ -92,7 +92,7 @@ void print(const Asked& asked, std::string_view state) {
                    {"passed", failed == nullptr},
                    {"reason", text_or_null(failed != nullptr, failed == nullptr ? std::string() : failed->reason)},
                    {"action", named ? json::value(action_text(asked.guard.on_failure)) : json::value(nullptr)},
-                   {"condition", printable(asked.guard.condition.str())},
+                   {"condition", asked.guard.condition.str()},
                    {"pid", ::getpid()},
                    {"time", rfc3339(process::real_clock().wall_ns())},
                    {"waited_s", static_cast<double>(asked.waited / std::chrono::milliseconds(1)) / 1e3}}));

@@ -42,7 +42,7 @@ int guard_add(const Arguments& arguments) {
     for (const std::string& pattern : guard.wake_on) patterns.emplace_back(pattern);
     print_line(json_text(json::object{{"guard", printable(guard.name)},
                                       {"result", existed ? "exists" : "registered"},
-                                      {"condition", printable(guard.condition.str())},
+                                      {"condition", guard.condition.str()},
                                       {"action", action_text(guard.on_failure)},
                                       {"wake_on", std::move(patterns)}}));
   }

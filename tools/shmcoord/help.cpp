@@ -40,6 +40,7 @@ std::string words_of(Words words) {
     case Words::none: return "";
     case Words::one: return " NAME";
     case Words::optional: return " [NAME]";
+    case Words::file: return " FILE";
     case Words::any: return " [NAME...]";
     case Words::command: return " -- CMD [ARG...]";
     case Words::topic: return " [COMMAND]";

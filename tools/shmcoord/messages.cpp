@@ -190,6 +190,7 @@ int exit_code_of(Errc code) {
     case Errc::no_permission:
     case Errc::no_space:
     case Errc::table_full:
+    case Errc::snapshot_damaged:
     case Errc::unsupported: return exit_unusable;
     case Errc::session_dead:
     case Errc::not_a_participant:
@@ -220,6 +221,7 @@ std::string_view name_of(Errc code) {
     case Errc::unsupported: return "unsupported";
     case Errc::deadlock: return "deadlock";
     case Errc::system: return "system";
+    case Errc::snapshot_damaged: return "snapshot_damaged";
   }
   return "internal";
 }

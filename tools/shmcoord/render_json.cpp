@@ -166,7 +166,7 @@ void add_waiters(ObjectWriter& o, JsonWriter& writer, const Scene& scene, const 
 void write_guard(JsonWriter& writer, const Scene& scene, const GuardListing& listed) {
   ObjectWriter o(writer);
   o.add_text("name", printable(listed.guard.name));
-  o.add_text("condition", printable(listed.guard.condition.str()));
+  o.add_text("condition", listed.guard.condition.str());
   o.add_text("action", action_text(listed.guard.on_failure));
   o.key("wake_on").write_array(listed.guard.wake_on,
                                [&](const std::string& pattern) { writer.write_text(printable(pattern)); });

@@ -1,0 +1,163 @@
+#include "coordination/save.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "base/printable.hpp"
+#include "coordination/guard_store.hpp"
+#include "process/atomic_file.hpp"
+#include "process/clock.hpp"
+#include "process/face.hpp"
+#include "process/primitive_client.hpp"
+#include "process/snapshot.hpp"
+#include "shmcoord/snapshot.hpp"
+
+namespace shmcoord {
+namespace coordination {
+namespace {
+
+using engine::Kind;
+using engine::RealPolicy;
+using process::GrantView;
+using process::LockView;
+
+constexpr int looks = 1000;
+
+std::string in_hex(const std::array<std::uint8_t, 16>& bytes) {
+  std::string text;
+  for (const std::uint8_t byte : bytes) {
+    std::array<char, 3> two{};
+    std::snprintf(two.data(), two.size(), "%02x", static_cast<unsigned>(byte));
+    text += two.data();
+  }
+  return text;
+}
+
+SavedHold hold_of(const engine::View& view, const GrantView& g, Kind kind, std::int64_t now_ns) {
+  SavedHold hold;
+  hold.holder = g.holder;
+  hold.weight = kind == Kind::lock ? 1 : g.weight;
+  hold.shared = kind == Kind::lock && g.weight != process::whole_lock;
+  hold.token = g.token;
+  hold.reason = g.reason;
+  hold.held_ns = std::max<std::int64_t>(now_ns - g.since_ns, 0);
+  hold.silent_ns = std::max<std::int64_t>(now_ns - g.last_sign_ns, 0);
+  hold.ttl_ns = g.ttl_ns;
+  hold.leased = (g.flags & engine::entry_no_lease) == 0;
+  hold.pid = g.pid;
+  hold.session = base::printable(g.label);
+  hold.command = base::printable(g.command);
+  if ((g.flags & engine::entry_detached) == 0) {
+    hold.of = SavedHold::Of::session;
+  } else if (g.pid != 0) {
+    hold.of = SavedHold::Of::process;
+    hold.process_start = RealPolicy::get(view.entry(g.entry).bound_start_time);
+  }
+  return hold;
+}
+
+SavedName name_of(const engine::View& view, const LockView& seen, std::int64_t now_ns) {
+  SavedName name;
+  name.kind = seen.kind;
+  name.name = seen.name;
+  if (seen.kind == Kind::semaphore) {
+    name.per_session = seen.per_session;
+    name.capacity = seen.per_session == 0 ? seen.capacity : 0;
+  }
+  name.stale_threshold_ns = seen.stale_threshold_ns;
+  name.heartbeat_interval_ns =
+      static_cast<std::int64_t>(RealPolicy::load(view.record(seen.record).heartbeat_interval_ns));
+  name.ttl_ns = seen.default_ttl_ns;
+  name.max_hold_ns = seen.max_hold_ns;
+  for (const GrantView& g : seen.holders) name.holders.push_back(hold_of(view, g, seen.kind, now_ns));
+  std::sort(name.holders.begin(), name.holders.end(), [](const auto& a, const auto& b) { return a.token < b.token; });
+  return name;
+}
+
+}  // namespace
+
+SavedState state_of(const engine::Mapping& mapping) {
+  const engine::View& view = mapping.view();
+  const engine::Header& header = view.header();
+  SavedState state;
+  state.saved_wall_ns = process::real_clock().wall_ns();
+  state.boot = in_hex(header.boot_id);
+  state.segment = base::printable(mapping.name());
+  state.sizes = header.sizes;
+  state.flags = header.flags;
+  struct stat file {};
+  if (::fstat(mapping.fd(), &file) == 0) state.mode = file.st_mode & 0777U;
+  std::uint64_t highest = RealPolicy::load(header.token_floor);
+  const std::int64_t now_ns = process::real_clock().now_ns();
+  process::Picture picture = process::take_picture(mapping, now_ns);
+  for (LockView& seen : picture.locks) {
+    for (int n = 0; !seen.settled && n < looks; ++n) {  // it was changed while it was read
+      process::Picture again = process::take_picture(mapping, now_ns, {seen.name});
+      if (!again.locks.empty()) seen = std::move(again.locks.front());
+    }
+    if (!seen.settled || seen.damaged) {
+      throw Error(Errc::segment_corrupt, std::string(engine::word_of(seen.kind)) + " '" + seen.name +
+                                             (seen.damaged ? "' is damaged; `shmcoord segment check` tells more"
+                                                           : "' changes faster than it can be read; save again"));
+    }
+    highest = std::max(highest, seen.seq);
+    if (seen.kind == Kind::guard) {
+      const auto stored = stored_guard(seen);
+      if (!stored) continue;
+      SavedName name;
+      name.kind = Kind::guard;
+      name.name = seen.name;
+      name.definition = stored->definition;
+      state.names.push_back(std::move(name));
+    } else {
+      state.names.push_back(name_of(view, seen, now_ns));
+    }
+  }
+  state.token_reserved = std::min(highest + engine::token_reserve, core::seq_limit);
+  return state;
+}
+
+void write_state(const engine::Mapping& mapping, SavedState& state, const std::string& file) {
+  const process::FileReplacement replacement(file);  // of several who save, each says what counts from then on
+  engine::Word64& word = mapping.view().header().token_reserved;
+  // The first snapshot limits before it promises; later ones promise more before that is used.
+  for (std::uint64_t seen = RealPolicy::load(word); seen == 0; seen = RealPolicy::load(word)) {
+    RealPolicy::cas(word, seen, state.token_reserved);
+  }
+  state.token_reserved = std::max(state.token_reserved, RealPolicy::load(word));
+  replacement.write(text_of(state));
+  for (std::uint64_t seen = RealPolicy::load(word); seen < state.token_reserved; seen = RealPolicy::load(word)) {
+    RealPolicy::cas(word, seen, state.token_reserved);
+  }
+}
+
+SnapshotCounts counts_of(const SavedState& state) {
+  SnapshotCounts counts;
+  for (const SavedName& name : state.names) {
+    ++(name.kind == Kind::lock ? counts.locks : name.kind == Kind::semaphore ? counts.semaphores : counts.guards);
+    counts.holds += name.holders.size();
+  }
+  return counts;
+}
+
+}  // namespace coordination
+
+SnapshotCounts save_snapshot(const Segment& segment, const std::string& file) {
+  const engine::Mapping& mapping = *detail::Access::mapping(segment);
+  if (mapping.read_only()) {
+    throw Error(Errc::no_permission, "segment " + mapping.path() +
+                                         ": saving it takes write permission, for it reserves the tokens of after a "
+                                         "restore; ask its owner");
+  }
+  if (mapping.removed()) throw Error(Errc::segment_gone, "segment " + mapping.name() + " was removed");
+  coordination::SavedState state = coordination::state_of(mapping);
+  coordination::write_state(mapping, state, file);
+  return coordination::counts_of(state);
+}
+
+}  // namespace shmcoord
