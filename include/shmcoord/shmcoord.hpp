@@ -3,6 +3,7 @@
 // The whole public face of shmcoord.
 
 #include "shmcoord/acquire_all.hpp"     // IWYU pragma: export
+#include "shmcoord/clock.hpp"           // IWYU pragma: export
 #include "shmcoord/condition.hpp"       // IWYU pragma: export
 #include "shmcoord/deadlock.hpp"        // IWYU pragma: export
 #include "shmcoord/error.hpp"           // IWYU pragma: export
