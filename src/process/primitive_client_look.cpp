@@ -190,6 +190,8 @@ std::vector<Taken> PrimitiveClient::take_lost(std::string_view but_not) {
     }
     before.emplace_back(holder, std::move(one));
   });
+  // In the order of their acquires, since the next holder hears of the last one.
+  std::sort(before.begin(), before.end(), [](const auto& x, const auto& y) { return x.first.token < y.first.token; });
   std::vector<Taken> taken;
   for (auto& [holder, one] : before) {
     const Participant::Helping helping(*participant_, holder.ops.index());
@@ -197,7 +199,6 @@ std::vector<Taken> PrimitiveClient::take_lost(std::string_view but_not) {
     if (!robbed || one.why == Loss::none || holder.ops.holds(holder.entry, holder.token)) continue;
     taken.push_back(std::move(one));
   }
-  std::sort(taken.begin(), taken.end(), [](const auto& a, const auto& b) { return a.token < b.token; });
   return taken;
 }
 

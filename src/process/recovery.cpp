@@ -1,6 +1,8 @@
 #include "process/recovery.hpp"
 
+#include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "engine/bury_entry.hpp"
@@ -246,6 +248,7 @@ std::vector<Action> plan(const Snapshot& snapshot, const SweepOptions& options) 
       actions.back().text = describe(s);
     }
   }
+  const auto others = static_cast<std::ptrdiff_t>(actions.size());
   for (const EntryView& e : snapshot.entries) {
     const auto found = session_of.find(e.slot);
     const SessionView* const s = found != session_of.end() && owns(*found->second, e) ? found->second : nullptr;
@@ -256,6 +259,10 @@ std::vector<Action> plan(const Snapshot& snapshot, const SweepOptions& options) 
       about(e, s, Action::Kind::reclaim_lease, e.lease);
     }
   }
+  // Of one name in the order of their acquires, since the next holder hears of the last one.
+  std::stable_sort(actions.begin() + others, actions.end(), [](const Action& a, const Action& b) {
+    return std::tie(a.record, a.token) < std::tie(b.record, b.token);
+  });
   return actions;
 }
 

@@ -125,7 +125,8 @@ struct SweepOptions {
   bool warn = true;  // tells of each lease that it is about to take (C-16)
 };
 
-/// What a sweep would do, as a pure function of what it saw: a session's entries first, then the session itself.
+/// What a sweep would do, as a pure function of what it saw: a session's entries first, then the session itself, and
+/// leases in the end.
 [[nodiscard]] std::vector<Action> plan(const Snapshot& snapshot, const SweepOptions& options);
 
 struct SweepReport {
