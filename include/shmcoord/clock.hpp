@@ -16,6 +16,8 @@ class SHMCOORD_EXPORT Clock {
   using TimePoint = std::chrono::steady_clock::time_point;
 
   virtual ~Clock();
+  Clock(const Clock&) = delete;
+  Clock& operator=(const Clock&) = delete;
   /// Never goes back.
   [[nodiscard]] virtual TimePoint now() const noexcept = 0;
   /// Sleeps until then, or until the stop comes. True: it is time.
@@ -23,8 +25,6 @@ class SHMCOORD_EXPORT Clock {
 
  protected:
   Clock() = default;
-  Clock(const Clock&) = default;
-  Clock& operator=(const Clock&) = default;
 };
 
 /// CLOCK_MONOTONIC: does not step, and stands still while the host is suspended.

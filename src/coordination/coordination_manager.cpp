@@ -95,6 +95,7 @@ class ManagerPrimitives final : public GuardPrimitives {
 template <class Status>
 std::vector<std::string> names_of(const std::vector<Status>& all) {
   std::vector<std::string> names;
+  names.reserve(all.size());
   for (const Status& one : all) names.push_back(one.name());
   return names;
 }

@@ -343,10 +343,10 @@ struct SemaphoreMachine {
     holders.erase(at);
   }
 
-  static void on(const SemaphoreConfig&, Outcome& outcome, Heartbeat input, std::int64_t now_ns) {
+  static void on(const SemaphoreConfig&, Outcome& outcome, const Heartbeat& input, std::int64_t now_ns) {
     beat(outcome, input.holder, {}, now_ns);
   }
-  static void on(const SemaphoreConfig&, Outcome& outcome, Renew input, std::int64_t now_ns) {
+  static void on(const SemaphoreConfig&, Outcome& outcome, const Renew& input, std::int64_t now_ns) {
     beat(outcome, input.holder, input.ttl_ns, now_ns);
   }
   static void beat(Outcome& outcome, const Holder& holder, std::optional<std::int64_t> ttl_ns, std::int64_t now_ns) {

@@ -219,8 +219,8 @@ class Walk {
       EXPECT_GE(h.weight, was->weight) << path << ": lowered";
       EXPECT_GE(h.last_heartbeat_ns, was->last_heartbeat_ns) << path;
     }
-    // Reports: every hold that was taken away is told once, to who is given slots next; who only keeps what it had takes
-    // no news away from them.
+    // Reports: every hold that was taken away is told once, to who is given slots next; who only keeps what it had
+    // takes no news away from them.
     const auto taken = static_cast<std::size_t>(
         std::count_if(o.effects.begin(), o.effects.end(), [](const auto& x) { return x.kind == Kind::reclaimed; }));
     EXPECT_EQ(o.previous.size() + o.state.previous.size(), before.previous.size() + taken) << path;
