@@ -260,8 +260,8 @@ std::vector<Action> plan(const Snapshot& snapshot, const SweepOptions& options) 
     }
   }
   // Of one name in the order of their acquires, since the next holder hears of the last one.
-  std::stable_sort(actions.begin() + others, actions.end(), [](const Action& a, const Action& b) {
-    return std::tie(a.record, a.token) < std::tie(b.record, b.token);
+  std::sort(actions.begin() + others, actions.end(), [](const Action& a, const Action& b) {
+    return std::tie(a.record, a.token, a.entry) < std::tie(b.record, b.token, b.entry);
   });
   return actions;
 }

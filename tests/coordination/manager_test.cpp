@@ -191,7 +191,8 @@ TEST_F(ManagerOverSegment, WhatAKilledProcessHeldIsFree) {
     CoordinationManager manager(session);
     EXPECT_FALSE(manager.acquire_lock("l", b));
     EXPECT_FALSE(manager.acquire_semaphore("s", b, 1));
-    EXPECT_EQ(manager.get_lock("l")->holders[0].pid, holder.pid());
+    const pid_t pid = holder.pid();
+    EXPECT_EQ(manager.get_lock("l")->holders[0].pid, pid);
     EXPECT_TRUE(manager.maintain().empty()) << "it lives";
     holder.kill(SIGKILL);
     holder.wait();
@@ -215,7 +216,7 @@ TEST_F(ManagerOverSegment, WhatAKilledProcessHeldIsFree) {
       if (e.kind == EventKind::lock_reclaimed) {
         EXPECT_EQ(e.holder, "a");
         EXPECT_EQ(e.why, Loss::died);
-        EXPECT_EQ(e.pid, holder.pid() == -1 ? e.pid : holder.pid());
+        EXPECT_EQ(e.pid, pid);
       }
     }
     EXPECT_EQ(manager.release_lock("l", b).result, ReleaseResult::released);
