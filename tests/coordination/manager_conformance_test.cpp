@@ -225,6 +225,28 @@ TYPED_TEST(Coordination, SilentHoldersLoseTheirPermitsOnce) {
   EXPECT_EQ(w.sees("s"), "0+6");
 }
 
+// C-52: of several who lost, wherever they stand in the store: c came back to its old place after a.
+TYPED_TEST(Coordination, TheNextHolderHearsOfTheLastOneThatAcquired) {
+  auto& w = this->world;
+  w.manager.ensure_semaphore({"s", 4, 100s});
+  const auto fill = [&] {
+    w.take("s", "c");
+    w.take("s", "a");
+    w.give("s", "c");
+    w.take("s", "c");
+    w.pass(105s);
+  };
+  fill();
+  EXPECT_EQ(w.take("s", "b"),
+            "acquired #4 after c stale has1 | semaphore:reclaimed s a>b stale #2 w1 free3; "
+            "semaphore:reclaimed s c>b stale #3 w1 free3; semaphore:acquired s b #4 w1 free3; "
+            "semaphore:released s free3");
+  w.give("s", "b");
+  fill();
+  w.reclaim();
+  EXPECT_EQ(w.take("s", "b"), "acquired #8 after c stale has1 | semaphore:acquired s b #8 w1 free3");
+}
+
 // S0-87, C-15: for all of them, locks first, by name.
 TYPED_TEST(Coordination, MaintenanceIsForAllPrimitives) {
   auto& w = this->world;

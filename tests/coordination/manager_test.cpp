@@ -258,6 +258,34 @@ TEST_F(ManagerOverSegment, AnAcquireTellsWhatItTookFromTheDead) {
   if (told == 0) GTEST_SKIP() << "the session's own thread was faster each time";
 }
 
+// Who is proven dead holds nothing for a guard, whether or not it was buried.
+TEST_F(ManagerOverSegment, GuardsDoNotWaitForTheDead) {
+  Session session(segment_);
+  CoordinationManager manager(session);
+  manager.ensure_semaphore({"s", 4});
+  const auto port = primitives_of(manager);
+  for (int n = 0; n < 50; ++n) {
+    Child holder([&](int ready) {
+      Session mine(segment_);
+      CoordinationManager theirs(mine);
+      if (theirs.acquire_lock("l", a) && theirs.acquire_semaphore("s", a, 3)) say(ready, 'h');
+      ::pause();
+    });
+    ASSERT_EQ(holder.next(), 'h');
+    ASSERT_FALSE(manager.build_coordination_inputs().locks.at("l"));
+    holder.kill(SIGKILL);
+    holder.wait();
+    const auto lock = port->lock("l");
+    const auto permits = port->semaphore("s");
+    const GuardInputs inputs = manager.build_coordination_inputs();
+    ASSERT_TRUE(lock && lock->free && lock->holders.empty());
+    ASSERT_EQ(permits, 4U);
+    ASSERT_TRUE(inputs.locks.at("l"));
+    ASSERT_FALSE(inputs.lock_holders.contains("l"));
+    ASSERT_EQ(inputs.semaphores.at("s"), 4U);
+  }
+}
+
 // A forked child is no participant.
 TEST_F(ManagerOverSegment, AForkedChildIsToldSo) {
   Session session(segment_);
