@@ -30,11 +30,6 @@ Event effect(engine::Kind kind, EventKind of_lock, std::string_view name, Clock:
   return e;
 }
 
-Error wrong_type(std::string_view name, engine::Kind is, engine::Kind wanted) {
-  return {Errc::wrong_type, "'" + std::string(name) + "' exists as a " + std::string(engine::word_of(is)) +
-                                ", not as a " + std::string(engine::word_of(wanted))};
-}
-
 }  // namespace coordination
 
 namespace {

@@ -231,7 +231,8 @@ class LocalStore final : public Store {
     if (at == items_.end()) return nullptr;
     if (auto* const item = std::get_if<Wanted>(&at->second)) return item;
     const Kind is = std::visit([](const auto& item) { return item.kind; }, at->second);
-    throw wrong_type(name, is, Wanted::kind);
+    throw Error(Errc::wrong_type, "'" + std::string(name) + "' exists as a " + std::string(engine::word_of(is)) +
+                                      ", not as a " + std::string(engine::word_of(Wanted::kind)));
   }
   template <class Wanted, class Config>
   Wanted& made(const Config& config) {

@@ -70,7 +70,4 @@ class Store {
 /// An event about that name. `of_lock`: its kind if it is a lock; that of a semaphore follows.
 [[nodiscard]] Event effect(engine::Kind kind, EventKind of_lock, std::string_view name, Clock::TimePoint at);
 
-/// Of a name that exists as another kind of thing.
-[[nodiscard]] Error wrong_type(std::string_view name, engine::Kind is, engine::Kind wanted);
-
 }  // namespace shmcoord::coordination

@@ -250,13 +250,12 @@ class SegmentStore final : public Store, public std::enable_shared_from_this<Seg
 
   void add_guard(const Guard& guard) override { register_guard(session_, guard); }
   [[nodiscard]] std::optional<Guard> guard(std::string_view id) const override {
-    participant().require_usable();
     if (kind_of(id) != Kind::guard) return std::nullopt;
     const std::optional<StoredGuard> stored = find_guard(participant().mapping(), id);
     return stored ? std::optional(guard_from(id, stored->definition)) : std::nullopt;
   }
   bool remove_guard(std::string_view id) override {
-    if (!exists(Kind::guard, id)) return false;
+    if (!kind_of(id)) return false;
     coordination::remove_guard(session_, id);
     return true;
   }
@@ -288,20 +287,15 @@ class SegmentStore final : public Store, public std::enable_shared_from_this<Seg
   }
 
   [[nodiscard]] std::optional<Kind> kind_of(std::string_view name) const {
+    participant().require_usable();
     const engine::View& view = participant().mapping().view();
     const auto found = engine::NameIndex<engine::RealPolicy>(view).find(name);
     if (!found) return std::nullopt;
     return static_cast<Kind>(engine::RealPolicy::load(view.record(found->record).kind));
   }
-  /// Throws wrong_type.
-  [[nodiscard]] bool exists(Kind kind, std::string_view name) const {
-    participant().require_usable();
-    const auto is = kind_of(name);
-    if (is && *is != kind) throw wrong_type(name, *is, kind);
-    return is.has_value();
-  }
+  /// nullptr: there is nothing of that name. Throws wrong_type.
   [[nodiscard]] std::shared_ptr<PrimitiveClient> existing(Kind kind, std::string_view name) const {
-    return exists(kind, name) ? session_->client(name, only(kind)) : nullptr;
+    return kind_of(name) ? session_->client(name, only(kind)) : nullptr;
   }
 
   void ensure(const std::string& name, const process::NameOptions& options) {

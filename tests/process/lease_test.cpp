@@ -199,12 +199,18 @@ TEST_F(Lease, SweepTakesWhatRanOutAndDryRunOnlySaysSo) {
   EXPECT_EQ(report.planned[0].kind, Action::Kind::reclaim_lease);
   EXPECT_EQ(report.planned[0].why, Loss::stale);
   EXPECT_NE(report.planned[0].text.find("deploy"), std::string::npos) << report.planned[0].text;
+  EXPECT_TRUE(report.taken.empty());
   EXPECT_TRUE(lock.holds(entry, got.seq));
   report = sweep(*segment.mapping(), now_ns(), {.reclaim_stale = false});
   EXPECT_TRUE(report.planned.empty());
   report = sweep(*segment.mapping(), now_ns());
   EXPECT_EQ(report.reclaimed, 1U);
   EXPECT_EQ(lock.status(entry).phase, Phase::lost);
+  ASSERT_EQ(report.taken.size(), 1U);
+  EXPECT_EQ(report.taken[0].name, "deploy");
+  EXPECT_EQ(report.taken[0].token, got.seq);
+  EXPECT_EQ(report.taken[0].weight, 1U);
+  EXPECT_EQ(report.taken[0].why, Loss::stale);
 }
 
 TEST_F(Lease, DetachedHoldOfAProcessThatEnded) {
@@ -227,6 +233,9 @@ TEST_F(Lease, DetachedHoldOfAProcessThatEnded) {
   EXPECT_TRUE(test::eventually([&] { return life_of_entry(*segment.mapping(), i).life == Life::dead; }));
   const SweepReport report = sweep(*segment.mapping(), now_ns());
   EXPECT_EQ(report.reclaimed, 1U);
+  ASSERT_EQ(report.taken.size(), 1U);
+  EXPECT_EQ(report.taken[0].token, hold.seq);
+  EXPECT_EQ(report.taken[0].why, Loss::died);
   EXPECT_TRUE(core::idle(lock.load()));
   EXPECT_EQ(RealPolicy::load(segment.view().owner_of(i)), 0U) << "its chunk is free";
 }
