@@ -77,9 +77,9 @@ struct SHMCOORD_EXPORT LockStatus {
   std::vector<HolderStatus> holders = {};  ///< none: free; several only in a segment, where it is shared
 
   [[nodiscard]] const std::string& name() const noexcept { return config.name; }
-  [[nodiscard]] bool is_free() const noexcept { return holders.empty(); }  // S1-20
-  [[nodiscard]] bool is_held_by(const HolderId& holder) const noexcept;    // S1-21
-  [[nodiscard]] bool is_stale() const noexcept;                            // S1-22
+  [[nodiscard]] bool is_free() const noexcept { return holders.empty(); }  ///< S1-20
+  [[nodiscard]] bool is_held_by(const HolderId& holder) const noexcept;    ///< S1-21
+  [[nodiscard]] bool is_stale() const noexcept;                            ///< S1-22
 };
 
 /// A semaphore as it was seen: a value (S0-25, S1-39). Holders in the order of their first acquires (C-9).
@@ -88,12 +88,10 @@ struct SHMCOORD_EXPORT SemaphoreStatus {
   std::vector<HolderStatus> holders = {};
 
   [[nodiscard]] const std::string& name() const noexcept { return config.name; }
-  [[nodiscard]] std::uint32_t used_slots() const noexcept;               // S1-41
-  [[nodiscard]] std::uint32_t available_slots() const noexcept;          // S1-42
-  [[nodiscard]] bool can_acquire(std::uint32_t weight) const noexcept {  // S1-43
-    return weight != 0 && weight <= available_slots();
-  }
-  [[nodiscard]] std::vector<HolderId> stale_holders() const;  // S1-44
+  [[nodiscard]] std::uint32_t used_slots() const noexcept;              ///< S1-41
+  [[nodiscard]] std::uint32_t available_slots() const noexcept;         ///< S1-42
+  [[nodiscard]] bool can_acquire(std::uint32_t weight) const noexcept;  ///< S1-43
+  [[nodiscard]] std::vector<HolderId> stale_holders() const;            ///< S1-44
 };
 
 /// What a call brought about, in the order in which it is told (C-6, C-10, C-14): values, for whoever wants to publish
@@ -101,6 +99,7 @@ struct SHMCOORD_EXPORT SemaphoreStatus {
 /// segment who subscribes to the journal is told besides, by the segment itself.
 using Effects = std::vector<Event>;
 
+/// What an acquire came to.
 template <class Outcome>
 struct Acquisition {
   bool held = false;  ///< the caller holds what it asked for (C-7)
@@ -110,13 +109,14 @@ struct Acquisition {
   [[nodiscard]] explicit operator bool() const noexcept { return held; }
 };
 
+/// What a release came to.
 template <class Result>
 struct Released {
   Result result;
   Effects effects = {};
 };
 
-// S0-82 to S0-85, and heartbeats.
+// What can be asked for as a value (S0-82 to S0-85): each is the call of that name.
 struct AcquireLock {
   std::string name;
   HolderId holder;
@@ -150,6 +150,7 @@ using CoordinationCommand =
 /// Which one is set follows from the command: acquires, releases, heartbeats.
 using CoordinationResult = std::variant<AcquireOutcome, ReleaseResult, PermitOutcome, PermitRelease, HeartbeatResult>;
 
+/// What a command came to: the result and the effects of its call.
 struct Handled {
   CoordinationResult result;
   Effects effects = {};
@@ -192,7 +193,7 @@ class SHMCOORD_EXPORT CoordinationManager {
 
   /// Makes it; one that is there is left as it is, whatever the config says (C-26). As it is now (S1-96).
   LockStatus ensure_lock(const LockConfig& config);
-  [[nodiscard]] std::optional<LockStatus> get_lock(std::string_view name) const;  // S1-97
+  [[nodiscard]] std::optional<LockStatus> get_lock(std::string_view name) const;  ///< S1-97
   /// One try: acquired, extended, reclaimed, busy (S0-12 to S0-15, S1-98). One that is not there is made with the
   /// defaults.
   [[nodiscard]] Acquisition<AcquireOutcome> acquire_lock(std::string_view name, const HolderId& holder,
@@ -204,8 +205,8 @@ class SHMCOORD_EXPORT CoordinationManager {
 
   // --- semaphores ---
 
-  SemaphoreStatus ensure_semaphore(const SemaphoreConfig& config);                          // S1-101
-  [[nodiscard]] std::optional<SemaphoreStatus> get_semaphore(std::string_view name) const;  // S1-102
+  SemaphoreStatus ensure_semaphore(const SemaphoreConfig& config);                          ///< S1-101
+  [[nodiscard]] std::optional<SemaphoreStatus> get_semaphore(std::string_view name) const;  ///< S1-102
   /// One try: acquired, already_held, increased, full (S0-28 to S0-33, S1-103). First takes away what others lost
   /// (S1-45).
   [[nodiscard]] Acquisition<PermitOutcome> acquire_semaphore(std::string_view name, const HolderId& holder,
@@ -213,14 +214,14 @@ class SHMCOORD_EXPORT CoordinationManager {
                                                              const std::optional<std::string>& metadata = {});
   /// Gives back all that the holder has; not_holder also if there is no such semaphore (S0-34, S0-35, S1-104).
   Released<PermitRelease> release_semaphore(std::string_view name, const HolderId& holder);
-  HeartbeatResult heartbeat_semaphore(std::string_view name, const HolderId& holder);  // S1-105
+  HeartbeatResult heartbeat_semaphore(std::string_view name, const HolderId& holder);  ///< S1-105
 
   // --- guards ---
 
   /// One that is there with the same definition is left as it is. Errors: config_differs (it is there with another
   /// one), and those of GuardFlag::add. Over a segment it is a GuardFlag (S1-106).
   void register_guard(const Guard& guard);
-  [[nodiscard]] std::optional<Guard> get_guard(std::string_view id) const;  // S1-107
+  [[nodiscard]] std::optional<Guard> get_guard(std::string_view id) const;  ///< S1-107
   /// False: there was none (S1-108).
   bool unregister_guard(std::string_view id);
   /// All locks and semaphores, with who holds them (S1-109). Who is proven dead holds nothing.
@@ -237,8 +238,8 @@ class SHMCOORD_EXPORT CoordinationManager {
   /// Both, in this order (S0-86, C-16).
   Effects maintain();
 
-  [[nodiscard]] std::vector<std::string> lock_names() const;       // S1-112
-  [[nodiscard]] std::vector<std::string> semaphore_names() const;  // S1-113
+  [[nodiscard]] std::vector<std::string> lock_names() const;       ///< S1-112
+  [[nodiscard]] std::vector<std::string> semaphore_names() const;  ///< S1-113
 
   /// The clock that decides.
   [[nodiscard]] std::shared_ptr<const Clock> clock() const;

@@ -133,6 +133,10 @@ std::uint32_t SemaphoreStatus::available_slots() const noexcept {
   return used >= config.max_slots ? 0 : config.max_slots - used;
 }
 
+bool SemaphoreStatus::can_acquire(std::uint32_t weight) const noexcept {
+  return weight != 0 && weight <= available_slots();
+}
+
 std::vector<HolderId> SemaphoreStatus::stale_holders() const {
   std::vector<HolderId> stale;
   for (const HolderStatus& holder : holders) {
