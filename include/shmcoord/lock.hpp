@@ -96,7 +96,8 @@ struct AcquireOutcome {
 
 struct ReleaseOutcome {
   ReleaseResult result = ReleaseResult::not_owner;
-  std::optional<Lost> lost;
+  std::optional<Lost> lost = {};
+  std::uint64_t token = 0;  ///< of the hold that was released
 };
 
 struct HeartbeatOutcome {

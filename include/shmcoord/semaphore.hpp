@@ -45,6 +45,8 @@ struct PermitOutcome {
 struct PermitReleaseOutcome {
   PermitRelease result = PermitRelease::not_holder;
   std::optional<Lost> lost;  ///< if it ever was the caller's and was lost
+  std::uint64_t token = 0;   ///< of the hold that was released
+  std::uint32_t weight = 0;  ///< that it gave back
 };
 
 /// One who holds permits.

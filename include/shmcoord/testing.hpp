@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -10,23 +11,68 @@
 #include <optional>
 #include <set>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "shmcoord/clock.hpp"
 #include "shmcoord/guard_executor.hpp"
 
+// A component of its own, header-only: link shmcoord::testing. All of it may be used from several threads at once.
+//
+// A clock for tests of programs that leave the time to one (C-43).
+//
 // Ports for tests of programs that use guards (S1-117, S1-118): each answers from what a test told it, and can fail or
-// hang where a test wants it to. A component of its own, header-only: link shmcoord::testing.
+// hang where a test wants it to.
 //
 //   shmcoord::testing::FakePorts fakes;
 //   fakes.repository->branch("fix").merged("fix", "main");
 //   fakes.files->fails("VERSION", "Permission denied");
 //   EXPECT_TRUE(passes(shmcoord::GuardExecutor{fakes.ports()}));
 //
-// All of it may be used from several threads at once. What was told holds from then on; telling again replaces it.
+// What was told holds from then on; telling again replaces it.
 
 namespace shmcoord::testing {
+
+/// A clock that stands still until it is told to go on.
+class FakeClock final : public Clock {
+ public:
+  explicit FakeClock(TimePoint start = TimePoint(std::chrono::seconds(1000))) : now_(start) {}
+
+  [[nodiscard]] TimePoint now() const noexcept override {
+    const std::scoped_lock lock(mutex_);
+    return now_;
+  }
+  bool wait_until(TimePoint at, const std::stop_token& stop) const override {
+    std::unique_lock lock(mutex_);
+    const auto mine = awaited_.insert(at);
+    changed_.notify_all();
+    const bool is_time = changed_.wait(lock, stop, [&] { return now_ >= at; });
+    awaited_.erase(mine);
+    return is_time && !stop.stop_requested();
+  }
+
+  void advance(std::chrono::nanoseconds by) {
+    const std::scoped_lock lock(mutex_);
+    now_ += std::chrono::duration_cast<TimePoint::duration>(by);
+    changed_.notify_all();
+  }
+  /// Blocks until exactly so many wait for it, for a time that has not come.
+  void await_waiting(std::size_t count) const {
+    std::unique_lock lock(mutex_);
+    const auto has_not_come = [this](TimePoint at) { return at > now_; };
+    changed_.wait(lock, [&] {
+      return static_cast<std::size_t>(std::count_if(awaited_.begin(), awaited_.end(), has_not_come)) == count;
+    });
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable_any changed_;
+  mutable std::multiset<TimePoint> awaited_;
+  TimePoint now_;
+};
 
 /// What every fake can do. A subject is what is asked about: the name, branch, path, issue, command or filter text; of
 /// questions about two things, the first.

@@ -15,6 +15,15 @@ using coordination::StoredGuard;
 
 namespace {
 
+void tell_of(const detail::Access::SessionState& session, EventKind kind, const std::string& name,
+             const std::string& reason) {
+  Event event;
+  event.kind = kind;
+  event.subject = name;
+  event.reason = reason;
+  process::tell_event(session.participant->mapping().view(), event, static_cast<std::int32_t>(::getpid()));
+}
+
 template <class State>
 State& present(const std::unique_ptr<State>& state) {
   if (!state) throw Error(Errc::invalid_argument, "the handle was moved from: use the one that it was moved to");
@@ -31,13 +40,7 @@ std::pair<Guard, StoredGuard> GuardFlag::State::read() const {
   return {std::move(guard), *std::move(stored)};
 }
 
-void GuardFlag::State::tell(EventKind kind, const std::string& reason) const {
-  Event event;
-  event.kind = kind;
-  event.subject = name;
-  event.reason = reason;
-  process::tell_event(session->participant->mapping().view(), event, static_cast<std::int32_t>(::getpid()));
-}
+void GuardFlag::State::tell(EventKind kind, const std::string& reason) const { tell_of(*session, kind, name, reason); }
 
 void GuardFlag::State::tell(const GuardOutcome& outcome) const {
   const auto* const failed = std::get_if<GuardFailed>(&outcome);
@@ -57,7 +60,7 @@ GuardFlag::~GuardFlag() = default;
 
 GuardFlag GuardFlag::add(Session& session, const Guard& guard) {
   auto state = std::make_unique<State>(detail::Access::usable_state(session), guard.name);
-  if (coordination::add_guard(state->session->participant, guard)) state->tell(EventKind::guard_registered, {});
+  coordination::register_guard(state->session, guard);
   return GuardFlag(std::move(state));
 }
 
@@ -94,9 +97,16 @@ std::vector<GuardListing> GuardFlag::list(const Segment& segment) {
 }
 
 void GuardFlag::remove(Session& session, std::string_view name) {
-  const State state{detail::Access::usable_state(session), std::string(name)};
-  process::PrimitiveClient::remove(*state.session->participant, name, true, engine::Kind::guard);
-  state.tell(EventKind::guard_removed, {});
+  coordination::remove_guard(detail::Access::usable_state(session), name);
+}
+
+void coordination::register_guard(const std::shared_ptr<detail::Access::SessionState>& session, const Guard& guard) {
+  if (add_guard(session->participant, guard)) tell_of(*session, EventKind::guard_registered, guard.name, {});
+}
+
+void coordination::remove_guard(const std::shared_ptr<detail::Access::SessionState>& session, std::string_view name) {
+  process::PrimitiveClient::remove(*session->participant, name, true, engine::Kind::guard);
+  tell_of(*session, EventKind::guard_removed, std::string(name), {});
 }
 
 }  // namespace shmcoord

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "coordination/guard_store.hpp"
@@ -28,5 +29,13 @@ struct GuardFlag::State {
   void tell(EventKind kind, const std::string& reason) const;
   void tell(const GuardOutcome& outcome) const;
 };
+
+namespace coordination {
+
+/// Registers or removes, and tells; errors as GuardFlag::add and remove.
+void register_guard(const std::shared_ptr<detail::Access::SessionState>& session, const Guard& guard);
+void remove_guard(const std::shared_ptr<detail::Access::SessionState>& session, std::string_view name);
+
+}  // namespace coordination
 
 }  // namespace shmcoord

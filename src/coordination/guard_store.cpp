@@ -157,6 +157,13 @@ std::string cut(std::string_view reason) {
 
 }  // namespace
 
+void require_same_definition(std::string_view name, std::string_view there, std::string_view wanted) {
+  if (there == wanted) return;
+  throw Error(Errc::config_differs, "guard '" + std::string(name) + "' exists as " + base::shortened(there, 1000) +
+                                        ", asked for as " + base::shortened(wanted, 1000) +
+                                        "; remove it first to change it");
+}
+
 std::optional<StoredGuard> stored_guard(const LockView& seen) {
   const auto all = tries_of(seen);
   const auto tag = first_complete(all);
@@ -228,10 +235,8 @@ bool add_guard(const std::shared_ptr<process::Participant>& participant, const G
       if (tag != *first) remove_parts(client, one);
     }
     const std::string there = stored_guard(*seen)->definition;
-    if (there == definition) return mine;
-    throw Error(Errc::config_differs, "guard '" + guard.name + "' exists as " + base::shortened(there, 1000) +
-                                          ", asked for as " + base::shortened(definition, 1000) +
-                                          "; remove it first to change it");
+    require_same_definition(guard.name, there, definition);
+    return mine;
   }
   throw Error(Errc::in_use, "guard '" + guard.name + "' is added and removed by others all the time");
 }

@@ -43,6 +43,9 @@ namespace shmcoord::coordination {
 /// Throws ConditionError, or Error(invalid_argument) that says what cannot be.
 void check_guard(const Guard& guard);
 
+/// Throws config_differs.
+void require_same_definition(std::string_view name, std::string_view there, std::string_view wanted);
+
 struct StoredGuard {
   engine::RecordIndex record = 0;
   std::uint64_t generation = 0;  // of the record: the definition does not change within one

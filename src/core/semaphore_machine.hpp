@@ -23,7 +23,7 @@
 // acquire    absent                yes    acquired + previous            added                    acquired
 //            absent                no     full{available}                unchanged                denied
 //            has as much or more   -      already_held                   refreshed                -
-//            has less              yes    increased                      its weight, refreshed    acquired
+//            has less              yes    increased + previous           its weight, refreshed    acquired
 //            has less              no     full{available}                refreshed                denied
 // release    present               -      released                       removed                  released
 //            absent                -      not_holder                     unchanged                -
@@ -141,7 +141,7 @@ struct SemaphoreMachine {
   struct State {
     std::uint32_t capacity = 1;
     std::vector<Held> holders;       ///< in the order of their first acquires
-    std::vector<Previous> previous;  ///< for the next one that is let in
+    std::vector<Previous> previous;  ///< for the next one that is given slots
     std::uint64_t next_token = 1;
 
     /// S1-41. After a resize it may be more than the capacity.
@@ -326,7 +326,7 @@ struct SemaphoreMachine {
       outcome.result = own == 0 ? SemaphoreResult::acquired : SemaphoreResult::increased;
       outcome.effects.push_back(about(SemaphoreEventKind::acquired, *held));
     }
-    if (fits) outcome.previous = std::exchange(state.previous, {});
+    if (fits && !enough) outcome.previous = std::exchange(state.previous, {});
     if (took && state.available_slots() != 0) {
       outcome.effects.push_back({SemaphoreEventKind::released, {}, {}, 0, 0, Loss::none, 0, {}});
     }
@@ -343,10 +343,10 @@ struct SemaphoreMachine {
     holders.erase(at);
   }
 
-  static void on(const SemaphoreConfig&, Outcome& outcome, Heartbeat input, std::int64_t now_ns) {
+  static void on(const SemaphoreConfig&, Outcome& outcome, const Heartbeat& input, std::int64_t now_ns) {
     beat(outcome, input.holder, {}, now_ns);
   }
-  static void on(const SemaphoreConfig&, Outcome& outcome, Renew input, std::int64_t now_ns) {
+  static void on(const SemaphoreConfig&, Outcome& outcome, const Renew& input, std::int64_t now_ns) {
     beat(outcome, input.holder, input.ttl_ns, now_ns);
   }
   static void beat(Outcome& outcome, const Holder& holder, std::optional<std::int64_t> ttl_ns, std::int64_t now_ns) {

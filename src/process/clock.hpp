@@ -1,40 +1,31 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
-#include "engine/words.hpp"
+#include "shmcoord/clock.hpp"
 
-// What time it is, as an argument that can be replaced (C-43).
+// The host's clocks (C-43).
 //
 // Everything that decides uses CLOCK_MONOTONIC, which all processes of one host share, which never steps, and which
 // does not run while the host is suspended, so that leases do not expire in a sleeping laptop. The wall clock is for
 // people to read and decides nothing.
+//
+// The functions of this layer take the time as a number and leave the clock to their caller; what is above it and must
+// work with another clock takes the public Clock, of which this is one.
 
 namespace shmcoord::process {
 
-class Clock {
+class Clock final : public shmcoord::Clock {
  public:
-  virtual ~Clock() = default;
+  [[nodiscard]] TimePoint now() const noexcept override { return TimePoint(std::chrono::nanoseconds(now_ns())); }
   /// CLOCK_MONOTONIC, exact.
-  [[nodiscard]] virtual std::int64_t now_ns() const noexcept = 0;
+  [[nodiscard]] std::int64_t now_ns() const noexcept;
   /// Nanoseconds since 1970, for display only.
-  [[nodiscard]] virtual std::int64_t wall_ns() const noexcept = 0;
+  [[nodiscard]] std::int64_t wall_ns() const noexcept;
 };
 
-/// The host's clocks. Lives for ever, usable from every thread.
+/// Lives for ever, usable from every thread.
 [[nodiscard]] const Clock& real_clock() noexcept;
-
-/// A clock that stands still until it is told to go. Usable from every thread.
-class FakeClock final : public Clock {
- public:
-  explicit FakeClock(std::int64_t start_ns = 1'000'000'000'000) noexcept { set(start_ns); }
-  [[nodiscard]] std::int64_t now_ns() const noexcept override;
-  [[nodiscard]] std::int64_t wall_ns() const noexcept override { return now_ns(); }
-  void set(std::int64_t now_ns) noexcept;
-  void advance(std::int64_t by_ns) noexcept;
-
- private:
-  engine::Word64 now_;
-};
 
 }  // namespace shmcoord::process

@@ -1,38 +1,16 @@
 #include "process/dispatcher.hpp"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "core/event_pattern.hpp"
 #include "engine/wait.hpp"
 #include "process/clock.hpp"
+#include "process/quiet_thread.hpp"
 
 namespace shmcoord::process {
-namespace {
 
 using engine::RealPolicy;
-
-/// A thread of ours that gets none of the program's signals.
-template <class Body>
-std::jthread quiet_thread(Body&& body) {
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    std::jthread thread(std::forward<Body>(body));
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    return thread;
-  } catch (...) {
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-}
-
-}  // namespace
 
 // --- one subscription ------------------------------------------------------------------------------------------------
 

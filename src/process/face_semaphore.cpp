@@ -22,17 +22,6 @@ process::NameOptions name_options(const SemaphoreOptions& options) {
   return o;
 }
 
-PermitOutcome outcome_of(Answer answer) {
-  PermitOutcome outcome;
-  outcome.result = process::permit_result(answer);
-  outcome.weight = answer.weight;
-  outcome.available = answer.available;
-  outcome.token = answer.token;
-  outcome.previous = std::move(answer.previous);
-  outcome.circle = std::move(answer.circle);
-  return outcome;
-}
-
 }  // namespace
 
 // Permits come and go, each with a Hold of its own. Those that are out of use lie here, so that the next permit
@@ -122,13 +111,14 @@ Semaphore& Semaphore::operator=(Semaphore&&) noexcept = default;
 Semaphore::~Semaphore() = default;
 
 PermitOutcome Semaphore::try_acquire(const HolderId& holder, std::uint32_t weight, const AcquireOptions& options) {
-  return outcome_of(present(state_).client->acquire(request_of(holder, weight, options), process::try_once));
+  return present(state_).client->acquire(request_of(holder, weight, options), process::try_once).of_a_semaphore();
 }
 
 PermitOutcome Semaphore::acquire(const HolderId& holder, std::uint32_t weight, const AcquireOptions& options,
                                  std::optional<std::chrono::nanoseconds> timeout, const std::stop_token& stop) {
-  return outcome_of(
-      present(state_).client->acquire(request_of(holder, weight, options), deadline_after(timeout), stop));
+  return present(state_)
+      .client->acquire(request_of(holder, weight, options), deadline_after(timeout), stop)
+      .of_a_semaphore();
 }
 
 PermitOutcome Semaphore::try_acquire(const HolderId& holder, std::uint32_t weight, const AcquireOptions& options,
@@ -145,9 +135,9 @@ PermitOutcome Semaphore::acquire(const HolderId& holder, std::uint32_t weight, c
 }
 
 PermitReleaseOutcome Semaphore::release(const HolderId& holder) {
-  ReleaseOutcome got = present(state_).client->release(holder.str());
+  process::Return got = present(state_).client->release(holder.str());
   const bool released = got.result == ReleaseResult::released;
-  return {released ? PermitRelease::released : PermitRelease::not_holder, std::move(got.lost)};
+  return {released ? PermitRelease::released : PermitRelease::not_holder, std::move(got.lost), got.token, got.weight};
 }
 
 PermitReleaseOutcome Semaphore::release(const HolderId& holder, std::error_code& ec) noexcept {
@@ -164,7 +154,9 @@ HeartbeatOutcome Semaphore::renew(const HolderId& holder, std::chrono::nanosecon
 }
 
 void Semaphore::resize(std::uint32_t capacity) { present(state_).client->resize(capacity); }
-std::uint32_t Semaphore::reclaim_stale() { return present(state_).client->reclaim_stale(); }
+std::uint32_t Semaphore::reclaim_stale() {
+  return static_cast<std::uint32_t>(present(state_).client->take_lost().size());
+}
 
 // Looking finishes what others left unfinished, which only a participant may do.
 std::uint32_t Semaphore::capacity() const {

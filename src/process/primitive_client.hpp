@@ -75,6 +75,17 @@ struct Answer : AcquireOutcome {
     AcquireOutcome& outcome = *this;
     return std::move(outcome);
   }
+  [[nodiscard]] PermitOutcome of_a_semaphore() &&;
+};
+
+/// What a release came to.
+struct Return : ReleaseOutcome {
+  std::uint32_t weight = 0;  // given back
+};
+
+/// A hold that was taken away.
+struct Taken : PermitHolder {
+  Loss why = Loss::none;
 };
 
 /// The same in the words of a semaphore.
@@ -89,6 +100,10 @@ struct Answer : AcquireOutcome {
     case AcquireResult::deadlock: return PermitResult::deadlock;
   }
   return PermitResult::full;
+}
+
+inline PermitOutcome Answer::of_a_semaphore() && {
+  return {permit_result(*this), weight, available, token, std::move(previous), std::move(circle)};
 }
 
 /// What a name is made with, or must agree with.
@@ -171,7 +186,7 @@ class PrimitiveClient {
   /// How far the wait of that holder is: its place (1 = next), or 0 if it does not wait.
   [[nodiscard]] std::uint32_t place_in_queue(std::string_view holder);
   /// Ends the hold of this session, else of a detached holder of that id (C-50).
-  ReleaseOutcome release(std::string_view holder);
+  Return release(std::string_view holder);
   /// Renews when ttl is given.
   HeartbeatOutcome heartbeat(std::string_view holder, std::optional<std::chrono::nanoseconds> ttl = std::nullopt);
 
@@ -234,8 +249,8 @@ class PrimitiveClient {
   [[nodiscard]] std::string too_much_text(std::uint32_t weight);
 
   void resize(std::uint32_t capacity);
-  /// Takes away what is proven lost or lapsed; how many holds.
-  std::uint32_t reclaim_stale();
+  /// Takes away what is proven lost or lapsed; but not from this session's holder of that id.
+  std::vector<Taken> take_lost(std::string_view but_not = {});
 
   /// The operator's last resort: takes it from its holders (from that one only, if named). False: free, or other.
   bool force_release(std::string_view holder);
@@ -313,6 +328,7 @@ class PrimitiveClient {
   void set_need(Hold& hold, std::int64_t ttl_ns) noexcept;
   void need_tick();
   void tick();
+  [[nodiscard]] bool is_dead(const Current& holder) const;
   bool rob_one(const Current& holder, std::int64_t now_ns);
   bool searches_now(std::int64_t now_ns) noexcept;
   [[noreturn]] void fail(engine::Step step) const;

@@ -28,7 +28,7 @@ std::int64_t ns(std::chrono::nanoseconds d) { return d.count(); }
 
 // --- ending and renewing ---------------------------------------------------------------------------------------------
 
-ReleaseOutcome PrimitiveClient::release(std::string_view holder) {
+Return PrimitiveClient::release(std::string_view holder) {
   participant_->require_usable();
   require_holder(holder);
   {
@@ -36,13 +36,13 @@ ReleaseOutcome PrimitiveClient::release(std::string_view holder) {
     Hold* const hold = find_hold(holder);
     // A wait of wait_fd() that is over, or not.
     const bool waits = hold != nullptr && hold->state == Hold::State::waiting && hold->fd >= 0 && !hold->busy;
-    if (waits && end_wait(*hold)) return {ReleaseResult::released, std::nullopt};
+    if (waits && end_wait(*hold)) return {{ReleaseResult::released}};
     if (hold != nullptr && (hold->state == Hold::State::held || hold->lost)) {
       if (!hold->lost && !settle_loss(*hold)) {
         const engine::Result r = hold->ops.release(hold->entry, hold->token);
         if (r.step == Step::released) {
           finish_hold(*hold);
-          return {ReleaseResult::released, std::nullopt};
+          return {{ReleaseResult::released, std::nullopt, hold->token}, hold->weight};
         }
         if (r.step != Step::gone && r.step != Step::closed) fail(r.step);
         settle_loss(*hold);
@@ -50,17 +50,18 @@ ReleaseOutcome PrimitiveClient::release(std::string_view holder) {
       const Lost lost = lost_text(hold->lost.value_or(Loss::none));
       hold->lost.reset();
       finish_hold(*hold);
-      return {ReleaseResult::not_owner, lost};
+      return {{ReleaseResult::not_owner, lost}};
     }
   }
   if (const auto theirs = detached_hold(holder)) {
     const Participant::Helping helping(*participant_, theirs->ops.index());
+    const std::uint32_t weight = theirs->ops.weight_of(theirs->entry);
     const engine::Result r = theirs->ops.release(theirs->entry, theirs->token);
     tidy_detached(view(), theirs->entry);
-    if (r.step == Step::released) return {ReleaseResult::released, std::nullopt};
+    if (r.step == Step::released) return {{ReleaseResult::released, std::nullopt, theirs->token}, weight};
     if (r.step != Step::gone && r.step != Step::closed) fail(r.step);
   }
-  return {current() ? ReleaseResult::not_owner : ReleaseResult::already_free, std::nullopt};
+  return {{current() ? ReleaseResult::not_owner : ReleaseResult::already_free}};
 }
 
 HeartbeatOutcome PrimitiveClient::heartbeat(std::string_view holder, std::optional<std::chrono::nanoseconds> ttl) {
@@ -174,7 +175,7 @@ void PrimitiveClient::tick() {
   }
   if (waits) {
     try {
-      if (searches_now(now)) reclaim_stale();
+      if (searches_now(now)) (void)take_lost();
       // Signals this thread if it has something to tell.
       if (long_wait && deadlocks != nullptr) deadlocks->look(*participant_, now);
     } catch (...) {  // no memory, a damaged segment: the next look, or somebody else

@@ -143,42 +143,63 @@ std::string PrimitiveClient::too_much_text(std::uint32_t weight) {
 
 // --- what is done about holders that are gone ------------------------------------------------------------------------
 
-// Takes the hold away if its holder is dead or its lease ran out. True: it did.
+bool PrimitiveClient::is_dead(const Current& holder) const {
+  const auto& mapping = participant_->mapping();
+  const std::uint64_t owner = RealPolicy::load(mapping.view().owner_of(holder.entry));
+  if (owner == 0) return false;
+  const engine::ChunkOwner who = engine::unpack_owner(owner);
+  if (who.slot == participant_->slot() && who.incarnation == participant_->incarnation()) return false;
+  if (who.slot == engine::detached_slot) return life_of_entry(mapping, holder.entry).life == Life::dead;
+  return life_of(mapping, who.slot, who.incarnation).life == Life::dead;
+}
+
+// Takes the hold away if its holder is dead or its lease ran out, also our own. True: it did.
 bool PrimitiveClient::rob_one(const Current& holder, std::int64_t now_ns) {
   auto& mapping = participant_->mapping();
   const engine::RecordIndex record = holder.ops.index();
   const std::uint64_t owner = RealPolicy::load(mapping.view().owner_of(holder.entry));
   if (owner == 0) return false;
   const engine::ChunkOwner who = engine::unpack_owner(owner);
-  if (who.slot == participant_->slot() && who.incarnation == participant_->incarnation()) {
-    // Our own hold: alive, but its lease may have run out all the same.
-  } else if (who.slot == engine::detached_slot) {
-    if (life_of_entry(mapping, holder.entry).life == Life::dead) {
-      mapping.prepare_notice(record, holder.entry);
-      const auto r = holder.ops.reclaim(holder.entry, [](const engine::Entry&) { return Loss::died; });
-      tidy_detached(mapping.view(), holder.entry);
-      return r.step == Step::reclaimed;
-    }
-  } else if (life_of(mapping, who.slot, who.incarnation).life == Life::dead) {
-    return process::bury(mapping, who.slot, who.incarnation);
+  if (is_dead(holder)) {
+    if (who.slot != engine::detached_slot) return process::bury(mapping, who.slot, who.incarnation);
+    mapping.prepare_notice(record, holder.entry);
+    const auto r = holder.ops.reclaim(holder.entry, [](const engine::Entry&) { return Loss::died; });
+    tidy_detached(mapping.view(), holder.entry);
+    return r.step == Step::reclaimed;
   }
   const auto r = reclaim_lease(mapping, record, holder.entry, now_ns);
   if (r.step == Step::reclaimed && who.slot == engine::detached_slot) tidy_detached(mapping.view(), holder.entry);
   return r.step == Step::reclaimed;
 }
 
-std::uint32_t PrimitiveClient::reclaim_stale() {
+std::vector<Taken> PrimitiveClient::take_lost(std::string_view but_not) {
   participant_->require_usable();
   const std::int64_t now = real_clock().now_ns();
-  std::vector<Current> before;  // a burial takes all that the dead one had
-  each_present_holder([&](const Current& holder) { before.push_back(holder); });
-  std::uint32_t count = 0;
-  for (const Current& holder : before) {
+  const std::uint64_t mine = engine::pack_owner({participant_->slot(), participant_->incarnation()});
+  // Who they are is read before any is robbed: a burial takes all that the dead one had.
+  std::vector<std::pair<Current, Taken>> before;
+  each_present_holder([&](const Current& holder) {
+    const bool spared = !but_not.empty() && RealPolicy::load(view().owner_of(holder.entry)) == mine &&
+                        engine::holder_equals(view(), holder.entry, but_not);
+    if (spared) return;
+    Taken one;
+    one.why = is_dead(holder) ? Loss::died : judge_lease(view(), holder.ops.index(), holder.entry, now);
+    if (one.why != Loss::none) {
+      static_cast<HolderInfo&>(one) = describe(holder.entry, holder.token);
+      one.weight = holder.ops.weight_of(holder.entry);
+    }
+    before.emplace_back(holder, std::move(one));
+  });
+  // In the order of their acquires, since the next holder hears of the last one.
+  std::sort(before.begin(), before.end(), [](const auto& x, const auto& y) { return x.first.token < y.first.token; });
+  std::vector<Taken> taken;
+  for (auto& [holder, one] : before) {
     const Participant::Helping helping(*participant_, holder.ops.index());
-    rob_one(holder, now);
-    count += holder.ops.holds(holder.entry, holder.token) ? 0U : 1U;
+    const bool robbed = rob_one(holder, now);
+    if (!robbed || one.why == Loss::none || holder.ops.holds(holder.entry, holder.token)) continue;
+    taken.push_back(std::move(one));
   }
-  return count;
+  return taken;
 }
 
 void PrimitiveClient::resize(std::uint32_t capacity) {

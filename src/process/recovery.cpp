@@ -1,6 +1,8 @@
 #include "process/recovery.hpp"
 
+#include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "engine/bury_entry.hpp"
@@ -58,22 +60,27 @@ const engine::Record* record_at(const View& view, RecordIndex r) {
   return view.record_exists(r) ? &view.record(r) : nullptr;
 }
 
+struct ToBe {
+  Phase phase;
+  std::uint64_t token = 0;
+};
+
 // What the entry is once its word's last operation is finished: an owner may leave its own for others to finish.
-Phase phase_to_be(const View& view, EntryIndex i, const engine::Status& status) {
+ToBe what_will_be(const View& view, EntryIndex i, const engine::Status& status) {
   const engine::Record* const record = record_at(view, status.record);
-  if (record == nullptr || status.phase == Phase::lost) return status.phase;
+  if (record == nullptr || status.phase == Phase::lost) return {status.phase};
   const core::Control c = RealPolicy::load(record->control);
   engine::Handoff handoff;
   const EntryIndex touched = core::touched(c);
   if (view.entry_exists(touched)) handoff = engine::unpack_handoff(RealPolicy::load(view.entry(touched).handoff));
   const Meaning meaning = meaning_of(c, status.record, i, status, handoff);
   switch (meaning.role) {
-    case Role::held: return meaning.marked ? Phase::marked : Phase::held;
-    case Role::waiting: return Phase::waiting;
-    case Role::member: return Phase::member;
+    case Role::held: return {meaning.marked ? Phase::marked : Phase::held, meaning.token};
+    case Role::waiting: return {Phase::waiting};
+    case Role::member: return {Phase::member};
     case Role::none: break;
   }
-  return status.phase == Phase::prepared ? Phase::prepared : Phase::free;
+  return {status.phase == Phase::prepared ? Phase::prepared : Phase::free};
 }
 
 EntryView entry_view(const View& view, EntryIndex i, const ChunkOwner& owner, const engine::Status& status) {
@@ -82,7 +89,9 @@ EntryView entry_view(const View& view, EntryIndex i, const ChunkOwner& owner, co
   v.entry = i;
   v.slot = owner.slot;
   v.incarnation = owner.incarnation;
-  v.phase = phase_to_be(view, i, status);
+  const ToBe will_be = what_will_be(view, i, status);
+  v.phase = will_be.phase;
+  v.token = will_be.token;
   v.record = status.record;
   v.weight = engine::unpack_amount(RealPolicy::load(e.weight)).amount;
   v.flags = RealPolicy::load(e.flags);
@@ -131,6 +140,13 @@ std::string describe(const SessionView& s) {
 Action::Kind kind_of(Phase phase) {
   if (holds(phase)) return Action::Kind::release_hold;
   return phase == Phase::waiting ? Action::Kind::cancel_wait : Action::Kind::free_entry;
+}
+
+bool stands(const View& view, const Action& hold) {
+  const engine::Record* const record = record_at(view, hold.record);
+  if (record == nullptr) return false;
+  const engine::ControlOps<RealPolicy> ops(view, hold.record, RealPolicy::load(record->generation));
+  return ops.holds(hold.entry, hold.token);
 }
 
 }  // namespace
@@ -205,7 +221,14 @@ Snapshot take_snapshot(const Mapping& mapping, std::int64_t now_ns, Detail detai
 std::vector<Action> plan(const Snapshot& snapshot, const SweepOptions& options) {
   std::vector<Action> actions;
   const auto about = [&](const EntryView& e, const SessionView* s, Action::Kind kind, Loss why) {
-    actions.push_back({kind, e.slot, e.incarnation, e.entry, e.record, why, describe(e, s, to_string(why))});
+    Action& a = actions.emplace_back(Action{kind, e.slot, e.incarnation, e.entry, e.record, why});
+    a.name_kind = e.kind;
+    a.name = e.name;
+    a.holder = e.holder;
+    a.pid = s == nullptr ? 0 : s->pid;
+    a.weight = e.weight;
+    a.token = e.token;
+    a.text = describe(e, s, to_string(why));
   };
   std::multimap<SlotIndex, const EntryView*> entries_of;
   for (const EntryView& e : snapshot.entries) entries_of.emplace(e.slot, &e);
@@ -220,8 +243,12 @@ std::vector<Action> plan(const Snapshot& snapshot, const SweepOptions& options) 
       if (!owns(s, e) || (!dead && !holds(e.phase) && e.phase != Phase::waiting)) continue;
       about(e, &s, kind_of(e.phase), dead ? Loss::died : Loss::forced);
     }
-    if (dead) actions.push_back({Action::Kind::bury_session, s.slot, s.incarnation, 0, 0, Loss::died, describe(s)});
+    if (dead) {
+      actions.push_back(Action{Action::Kind::bury_session, s.slot, s.incarnation, 0, 0, Loss::died});
+      actions.back().text = describe(s);
+    }
   }
+  const auto others = static_cast<std::ptrdiff_t>(actions.size());
   for (const EntryView& e : snapshot.entries) {
     const auto found = session_of.find(e.slot);
     const SessionView* const s = found != session_of.end() && owns(*found->second, e) ? found->second : nullptr;
@@ -232,6 +259,10 @@ std::vector<Action> plan(const Snapshot& snapshot, const SweepOptions& options) 
       about(e, s, Action::Kind::reclaim_lease, e.lease);
     }
   }
+  // Of one name in the order of their acquires, since the next holder hears of the last one.
+  std::sort(actions.begin() + others, actions.end(), [](const Action& a, const Action& b) {
+    return std::tie(a.record, a.token, a.entry) < std::tie(b.record, b.token, b.entry);
+  });
   return actions;
 }
 
@@ -247,9 +278,10 @@ SweepReport sweep(const Mapping& mapping, std::int64_t now_ns, const SweepOption
     if (a.kind == Action::Kind::bury_session) {
       report.buried += bury(mapping, a.slot, a.incarnation) ? 1U : 0U;
     } else if (a.kind == Action::Kind::reclaim_lease) {
-      tell_stale(view, a.record, a.entry, a.why);
-      const engine::Result r = reclaim_lease(mapping, a.record, a.entry, now_ns);
-      report.reclaimed += r.step == engine::Step::reclaimed ? 1U : 0U;
+      if (options.warn) tell_stale(view, a.record, a.entry, a.why);
+      if (reclaim_lease(mapping, a.record, a.entry, now_ns).step != engine::Step::reclaimed) continue;
+      report.reclaimed += 1;
+      report.taken.push_back(a);
     } else if (a.slot == engine::detached_slot) {
       const std::uint64_t owner = engine::pack_owner({a.slot, a.incarnation});
       mapping.prepare_notice(a.record, a.entry);
@@ -261,6 +293,10 @@ SweepReport sweep(const Mapping& mapping, std::int64_t now_ns, const SweepOption
     if (s.state == SlotState::fenced && s.life.life != Life::dead) fence(mapping, s.slot, s.incarnation);
   }
   finish_words(mapping);
+  // The dead give nothing back by themselves, so what they do not hold any more was taken from them.
+  for (const Action& a : report.planned) {
+    if (a.kind == Action::Kind::release_hold && !stands(view, a)) report.taken.push_back(a);
+  }
   return report;
 }
 

@@ -78,6 +78,7 @@ struct EntryView {
   std::uint32_t flags = 0;  // EntryFlag
   std::int64_t since_ns = 0;
   std::int64_t last_sign_ns = 0;
+  std::uint64_t token = 0;          // of a hold
   bool bound_process_gone = false;  // detached only
   Loss lease = Loss::none;          // why its lease may be taken now
   std::string name;                 // of the record
@@ -108,20 +109,29 @@ struct Action {
   EntryIndex entry = 0;
   RecordIndex record = 0;
   Loss why = Loss::none;
-  std::string text;  // one line for people, without the verb's tense: "lock deploy of pipeline:42 (pid 7): died"
+  engine::Kind name_kind = engine::Kind::lock;
+  std::string name = {};    // of the record; of a session empty, as what follows
+  std::string holder = {};  // empty also: an implicit one
+  std::int32_t pid = 0;
+  std::uint32_t weight = 0;
+  std::uint64_t token = 0;  // of a hold
+  std::string text = {};    // one line for people, without the verb's tense: "lock deploy of pipeline:42 (pid 7): died"
 };
 [[nodiscard]] std::string_view to_string(Action::Kind kind) noexcept;
 
 struct SweepOptions {
   bool reclaim_stale = true;
   bool dry_run = false;
+  bool warn = true;  // tells of each lease that it is about to take (C-16)
 };
 
-/// What a sweep would do, as a pure function of what it saw: a session's entries first, then the session itself.
+/// What a sweep would do, as a pure function of what it saw: a session's entries first, then the session itself, and
+/// leases in the end.
 [[nodiscard]] std::vector<Action> plan(const Snapshot& snapshot, const SweepOptions& options);
 
 struct SweepReport {
   std::vector<Action> planned;
+  std::vector<Action> taken;    // holds that were taken away; also by others who buried the same session meanwhile
   std::uint32_t buried = 0;     // sessions
   std::uint32_t reclaimed = 0;  // leases, and detached holds whose process is gone
   std::uint32_t unsure = 0;     // sessions that are dying but not confirmed

@@ -72,6 +72,7 @@ class Painter {
     lock.used = c.used;
     lock.per_session = P::load(record.per_session);
     lock.stale_threshold_ns = as_time(record.stale_threshold_ns);
+    lock.heartbeat_interval_ns = as_time(record.heartbeat_interval_ns);
     lock.default_ttl_ns = as_time(record.default_ttl_ns);
     lock.max_hold_ns = as_time(record.max_hold_ns);
     const EntryIndex touched = core::touched(c);

@@ -159,6 +159,7 @@ struct LockView {
   std::uint64_t shares = 0;       // and what they brought
   std::uint32_t used = 0;
   std::int64_t stale_threshold_ns = 0;
+  std::int64_t heartbeat_interval_ns = 0;
   std::int64_t default_ttl_ns = 0;
   std::int64_t max_hold_ns = 0;
   std::vector<GrantView> holders;

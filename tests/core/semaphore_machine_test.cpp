@@ -219,14 +219,17 @@ class Walk {
       EXPECT_GE(h.weight, was->weight) << path << ": lowered";
       EXPECT_GE(h.last_heartbeat_ns, was->last_heartbeat_ns) << path;
     }
-    // Reports: every hold that was taken away is told once, to who is let in next.
+    // Reports: every hold that was taken away is told once, to who is given slots next; who only keeps what it had
+    // takes no news away from them.
     const auto taken = static_cast<std::size_t>(
         std::count_if(o.effects.begin(), o.effects.end(), [](const auto& x) { return x.kind == Kind::reclaimed; }));
     EXPECT_EQ(o.previous.size() + o.state.previous.size(), before.previous.size() + taken) << path;
     EXPECT_TRUE(o.previous.empty() || (o.state.previous.empty() && o.token != 0)) << path;
     const auto* const result = std::get_if<SemaphoreResult>(&o.result);
-    const bool let_in = result != nullptr && *result <= SemaphoreResult::increased;
+    const bool kept = result != nullptr && *result == SemaphoreResult::already_held;
+    const bool let_in = !kept && result != nullptr && *result <= SemaphoreResult::increased;
     EXPECT_TRUE(!let_in || o.state.previous.empty()) << path;
+    EXPECT_TRUE(!kept || o.previous.empty()) << path;
   }
 
   const std::vector<Step> steps_ = alphabet();

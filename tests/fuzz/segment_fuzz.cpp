@@ -288,7 +288,7 @@ void use(const Template& from) {
           answer_or_error([&] { semaphore.resize(9); });
           answer_or_error([&] { semaphore.resize(1); });
           (void)semaphore.holders();
-          (void)semaphore.reclaim_stale();
+          (void)semaphore.take_lost();
           semaphore.release("fuzz");
           semaphore.force_release({});
         });

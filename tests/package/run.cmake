@@ -40,7 +40,8 @@ file(WRITE ${main} "${example}")
 run(${CMAKE_COMMAND} -S ${SOURCE}/tests/package -B ${SCRATCH}/build -G ${GENERATOR}
   -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_CXX_COMPILER=${CXX} -DEXAMPLE=${main}
   -DTASKS_EXAMPLE=${SOURCE}/tests/tasks/examples/shared_semaphore.cpp
-  -DADAPTERS_EXAMPLE=${SOURCE}/tests/adapters/examples/guarded_step.cpp)
+  -DADAPTERS_EXAMPLE=${SOURCE}/tests/adapters/examples/guarded_step.cpp
+  -DMANAGER_EXAMPLE=${SOURCE}/tests/coordination/examples/two_stores.cpp)
 run(${CMAKE_COMMAND} --build ${SCRATCH}/build)
 
 file(GLOB_RECURSE library ${prefix}/*/libshmcoord.so)
@@ -70,6 +71,7 @@ if(NOT code EQUAL 0)
   message(FATAL_ERROR "the example for coroutines ended with ${code}")
 endif()
 run(${SCRATCH}/build/guarded_step)
+run(${SCRATCH}/build/two_stores)
 if(NOT codes STREQUAL "0;0;0;0")
   message(FATAL_ERROR "the README's example ended with ${codes}")
 endif()

@@ -4,10 +4,10 @@
 
 #include <limits>
 
-#include "process/clock.hpp"
 #include "process/identity.hpp"
 #include "process/participant.hpp"
 #include "process/recovery.hpp"
+#include "shmcoord/testing.hpp"
 #include "support/process_child.hpp"
 #include "support/process_lock.hpp"
 
@@ -27,24 +27,25 @@ using test::OwnSegment;
 
 constexpr std::int64_t second = 1'000'000'000;
 
-class Lease : public testing::Test {
+class Lease : public ::testing::Test {
  protected:
   Lease()
       : me(join()),
         other(join()),
         lock(make_lock(*me, "deploy", 1, {.stale_threshold_ns = 60 * second})),
         entry(new_entry(*me)) {
-    clock.set(1000 * second);
-    got = lock.try_acquire(entry, 1, clock.now_ns());
+    got = lock.try_acquire(entry, 1, now_ns());
     EXPECT_EQ(got.step, Step::acquired);
   }
 
   std::unique_ptr<Participant> join() {
     return Participant::join(segment.mapping(), {.label = "", .manual_heartbeat = true});
   }
+  [[nodiscard]] std::int64_t now_ns() const { return clock.now().time_since_epoch().count(); }
+  void pass(std::int64_t by_ns) { clock.advance(std::chrono::nanoseconds(by_ns)); }
   engine::Entry& e() { return segment.view().entry(entry); }
-  Step reclaim() { return reclaim_lease(*segment.mapping(), lock.index(), entry, clock.now_ns()).step; }
-  Loss judge() { return judge_lease(segment.view(), lock.index(), entry, clock.now_ns()); }
+  Step reclaim() { return reclaim_lease(*segment.mapping(), lock.index(), entry, now_ns()).step; }
+  Loss judge() { return judge_lease(segment.view(), lock.index(), entry, now_ns()); }
   // Makes the session one that beats by itself, and lets it beat at that time.
   void beats(const Participant& p, std::int64_t at_ns) {
     engine::SessionSlot& s = segment.view().slot(p.slot());
@@ -54,7 +55,7 @@ class Lease : public testing::Test {
   }
 
   OwnSegment segment;
-  FakeClock clock;
+  testing::FakeClock clock;
   std::unique_ptr<Participant> me;
   std::unique_ptr<Participant> other;
   Ops lock;
@@ -63,114 +64,114 @@ class Lease : public testing::Test {
 };
 
 TEST_F(Lease, StaleOnlyAfterTheThreshold) {
-  clock.advance(60 * second);
+  pass(60 * second);
   EXPECT_EQ(judge(), Loss::none);
-  EXPECT_EQ(next_lease_deadline(segment.view(), lock.index(), entry), clock.now_ns() + 1);
+  EXPECT_EQ(next_lease_deadline(segment.view(), lock.index(), entry), now_ns() + 1);
   EXPECT_EQ(reclaim(), Step::fresh);
-  clock.advance(1);
+  pass(1);
   EXPECT_EQ(judge(), Loss::stale);
   EXPECT_EQ(reclaim(), Step::reclaimed);
   EXPECT_EQ(lock.status(entry).phase, Phase::lost);
-  EXPECT_EQ(lock.heartbeat(entry, got.seq, clock.now_ns()).step, Step::gone);
+  EXPECT_EQ(lock.heartbeat(entry, got.seq, now_ns()).step, Step::gone);
 }
 
 TEST_F(Lease, TtlReplacesTheThresholdAndEndsAtItsDeadline) {
   RealPolicy::store(e().ttl_ns, static_cast<std::uint64_t>(10 * second));
-  EXPECT_EQ(next_lease_deadline(segment.view(), lock.index(), entry), clock.now_ns() + 10 * second);
-  clock.advance(10 * second - 1);
+  EXPECT_EQ(next_lease_deadline(segment.view(), lock.index(), entry), now_ns() + 10 * second);
+  pass(10 * second - 1);
   EXPECT_EQ(judge(), Loss::none);
-  clock.advance(1);
+  pass(1);
   EXPECT_EQ(judge(), Loss::expired);
 }
 
 TEST_F(Lease, AHeartbeatKeepsIt) {
-  clock.advance(61 * second);
-  EXPECT_EQ(lock.heartbeat(entry, got.seq, clock.now_ns()).step, Step::refreshed);
+  pass(61 * second);
+  EXPECT_EQ(lock.heartbeat(entry, got.seq, now_ns()).step, Step::refreshed);
   EXPECT_EQ(reclaim(), Step::fresh);
   EXPECT_TRUE(lock.holds(entry, got.seq));
 }
 
 TEST_F(Lease, MaxHoldCountsHeartbeatsNotwithstanding) {
   RealPolicy::store(lock.record().max_hold_ns, static_cast<std::uint64_t>(100 * second));
-  clock.advance(100 * second);
-  lock.heartbeat(entry, got.seq, clock.now_ns());
+  pass(100 * second);
+  lock.heartbeat(entry, got.seq, now_ns());
   EXPECT_EQ(judge(), Loss::none);
-  clock.advance(1);
+  pass(1);
   EXPECT_EQ(judge(), Loss::held_too_long);
 }
 
 TEST_F(Lease, WithoutALeaseItNeverEnds) {
   RealPolicy::store(e().flags, engine::entry_no_lease);
   RealPolicy::store(lock.record().max_hold_ns, static_cast<std::uint64_t>(second));
-  clock.advance(1000 * second);
+  pass(1000 * second);
   EXPECT_EQ(judge(), Loss::none);
   EXPECT_EQ(next_lease_deadline(segment.view(), lock.index(), entry), std::numeric_limits<std::int64_t>::max());
 }
 
 TEST_F(Lease, TheSessionsBeatCountsOnlyInAutomaticMode) {
-  segment.view().slot(me->slot()).heartbeat_ns.raw = static_cast<std::uint64_t>(clock.now_ns() + 61 * second);
-  clock.advance(61 * second);
+  segment.view().slot(me->slot()).heartbeat_ns.raw = static_cast<std::uint64_t>(now_ns() + 61 * second);
+  pass(61 * second);
   EXPECT_EQ(judge(), Loss::stale) << "manual: only its own heartbeat";
-  beats(*me, clock.now_ns());
+  beats(*me, now_ns());
   EXPECT_EQ(judge(), Loss::none);
 }
 
 TEST_F(Lease, OneThatIsSilentWhileOthersBeatIsTaken) {
-  beats(*me, clock.now_ns());
-  clock.advance(61 * second);
-  beats(*other, clock.now_ns());
+  beats(*me, now_ns());
+  pass(61 * second);
+  beats(*other, now_ns());
   EXPECT_EQ(reclaim(), Step::reclaimed);
 }
 
 // F31
 TEST_F(Lease, GraceWhenEverybodyWasSilent) {
-  beats(*me, clock.now_ns());
-  beats(*other, clock.now_ns());
-  clock.advance(300 * second);
+  beats(*me, now_ns());
+  beats(*other, now_ns());
+  pass(300 * second);
   EXPECT_EQ(reclaim(), Step::fresh) << "noted now; one interval of 15 s begins";
-  beats(*other, clock.now_ns());
-  clock.advance(15 * second - 1);
+  beats(*other, now_ns());
+  pass(15 * second - 1);
   EXPECT_EQ(reclaim(), Step::fresh);
-  clock.advance(1);
+  pass(1);
   EXPECT_EQ(reclaim(), Step::reclaimed) << "it had its time and is still silent";
 }
 
 TEST_F(Lease, GraceAlsoWhenTheOtherBeatsFirst) {
-  beats(*me, clock.now_ns());
-  beats(*other, clock.now_ns());
-  clock.advance(300 * second);
-  other->keeper().beat(clock.now_ns());
+  beats(*me, now_ns());
+  beats(*other, now_ns());
+  pass(300 * second);
+  other->keeper().beat(now_ns());
   EXPECT_EQ(reclaim(), Step::fresh);
-  clock.advance(5 * second);
-  beats(*me, clock.now_ns());
-  clock.advance(20 * second);
+  pass(5 * second);
+  beats(*me, now_ns());
+  pass(20 * second);
   EXPECT_EQ(reclaim(), Step::fresh) << "it came back";
 }
 
 TEST_F(Lease, OneSilenceHasOneGrace) {
-  beats(*me, clock.now_ns());
-  clock.advance(300 * second);
+  beats(*me, now_ns());
+  pass(300 * second);
   for (int n = 0; n < 14; ++n) {
     EXPECT_EQ(reclaim(), Step::fresh);
-    note_silence(segment.view(), clock.now_ns());
-    clock.advance(second);
+    note_silence(segment.view(), now_ns());
+    pass(second);
   }
-  clock.advance(second);
+  pass(second);
   EXPECT_EQ(reclaim(), Step::reclaimed);
 }
 
 TEST_F(Lease, TheGraceIsNotForBeingHeldTooLong) {
   RealPolicy::store(lock.record().max_hold_ns, static_cast<std::uint64_t>(100 * second));
-  beats(*me, clock.now_ns());
-  clock.advance(300 * second);
+  beats(*me, now_ns());
+  pass(300 * second);
   EXPECT_EQ(judge(), Loss::held_too_long) << "also while nobody is judged by its silence";
   EXPECT_EQ(reclaim(), Step::reclaimed);
 }
 
 TEST_F(Lease, TheLastBeatOfTheDeadEndsNoSilence) {
-  beats(*me, clock.now_ns());
-  clock.advance(300 * second);
-  beats(*other, clock.now_ns());
+  beats(*me, now_ns());
+  pass(300 * second);
+  beats(*other, now_ns());
   engine::Word32& life = segment.view().slot(other->slot()).life;
   const std::uint32_t alive = RealPolicy::load(life);
   RealPolicy::store(life, alive | engine::life_died);
@@ -179,31 +180,37 @@ TEST_F(Lease, TheLastBeatOfTheDeadEndsNoSilence) {
 }
 
 TEST_F(Lease, NoGraceForManualSessionsAndDetachedHolds) {
-  beats(*other, clock.now_ns());
-  clock.advance(300 * second);
+  beats(*other, now_ns());
+  pass(300 * second);
   EXPECT_EQ(reclaim(), Step::reclaimed);
 }
 
 TEST_F(Lease, JudgingAloneWritesNothing) {
-  beats(*me, clock.now_ns());
-  clock.advance(300 * second);
+  beats(*me, now_ns());
+  pass(300 * second);
   EXPECT_EQ(judge(), Loss::none);
   EXPECT_EQ(RealPolicy::load(segment.view().header().silence_ns), 0U);
 }
 
 TEST_F(Lease, SweepTakesWhatRanOutAndDryRunOnlySaysSo) {
-  clock.advance(61 * second);
-  SweepReport report = sweep(*segment.mapping(), clock.now_ns(), {.dry_run = true});
+  pass(61 * second);
+  SweepReport report = sweep(*segment.mapping(), now_ns(), {.dry_run = true});
   ASSERT_EQ(report.planned.size(), 1U);
   EXPECT_EQ(report.planned[0].kind, Action::Kind::reclaim_lease);
   EXPECT_EQ(report.planned[0].why, Loss::stale);
   EXPECT_NE(report.planned[0].text.find("deploy"), std::string::npos) << report.planned[0].text;
+  EXPECT_TRUE(report.taken.empty());
   EXPECT_TRUE(lock.holds(entry, got.seq));
-  report = sweep(*segment.mapping(), clock.now_ns(), {.reclaim_stale = false});
+  report = sweep(*segment.mapping(), now_ns(), {.reclaim_stale = false});
   EXPECT_TRUE(report.planned.empty());
-  report = sweep(*segment.mapping(), clock.now_ns());
+  report = sweep(*segment.mapping(), now_ns());
   EXPECT_EQ(report.reclaimed, 1U);
   EXPECT_EQ(lock.status(entry).phase, Phase::lost);
+  ASSERT_EQ(report.taken.size(), 1U);
+  EXPECT_EQ(report.taken[0].name, "deploy");
+  EXPECT_EQ(report.taken[0].token, got.seq);
+  EXPECT_EQ(report.taken[0].weight, 1U);
+  EXPECT_EQ(report.taken[0].why, Loss::stale);
 }
 
 TEST_F(Lease, DetachedHoldOfAProcessThatEnded) {
@@ -217,15 +224,18 @@ TEST_F(Lease, DetachedHoldOfAProcessThatEnded) {
   segment.view().entry(i).bound_pid = bound.pid();
   segment.view().entry(i).bound_start_time = *start_time_of(bound.pid());
   segment.view().entry(i).bound_pid_namespace = own_pid_namespace();
-  const auto hold = lock.try_acquire(i, 1, clock.now_ns());
+  const auto hold = lock.try_acquire(i, 1, now_ns());
   ASSERT_TRUE(me->commit_detached(i));
-  sweep(*segment.mapping(), clock.now_ns());
+  sweep(*segment.mapping(), now_ns());
   EXPECT_TRUE(lock.holds(i, hold.seq));
   EXPECT_EQ(life_of_entry(*segment.mapping(), i).proof, Proof::bound_process);
   bound.kill(SIGKILL);
   EXPECT_TRUE(test::eventually([&] { return life_of_entry(*segment.mapping(), i).life == Life::dead; }));
-  const SweepReport report = sweep(*segment.mapping(), clock.now_ns());
+  const SweepReport report = sweep(*segment.mapping(), now_ns());
   EXPECT_EQ(report.reclaimed, 1U);
+  ASSERT_EQ(report.taken.size(), 1U);
+  EXPECT_EQ(report.taken[0].token, hold.seq);
+  EXPECT_EQ(report.taken[0].why, Loss::died);
   EXPECT_TRUE(core::idle(lock.load()));
   EXPECT_EQ(RealPolicy::load(segment.view().owner_of(i)), 0U) << "its chunk is free";
 }
