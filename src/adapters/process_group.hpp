@@ -5,7 +5,7 @@
 #include <chrono>
 #include <functional>
 
-#include "adapters/descriptor.hpp"
+#include "engine/descriptor.hpp"
 
 namespace shmcoord::adapters {
 
@@ -39,7 +39,7 @@ class ProcessGroup {
   bool wait_until_gone(std::chrono::nanoseconds most, const std::function<void(std::chrono::nanoseconds)>& wait);
 
   pid_t leader_;
-  Descriptor descriptor_;
+  engine::Descriptor descriptor_;
   Status status_ = Status::running;
   int code_ = 0;
 };

@@ -9,8 +9,8 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "adapters/descriptor.hpp"
 #include "adapters/time_left.hpp"
+#include "engine/descriptor.hpp"
 
 // A bounded read of a file whose name somebody else chose.
 //
@@ -21,6 +21,8 @@
 
 namespace shmcoord::adapters {
 namespace {
+
+using engine::Descriptor;
 
 constexpr std::size_t step = 1U << 20U;
 

@@ -14,11 +14,11 @@
 #include <charconv>
 #include <stdexcept>
 
-#include "adapters/descriptor.hpp"
 #include "adapters/process_group.hpp"
 #include "adapters/read_file.hpp"
 #include "adapters/time_left.hpp"
 #include "base/printable.hpp"
+#include "engine/descriptor.hpp"
 
 // A shell command, run to its end.
 //
@@ -37,6 +37,8 @@
 
 namespace shmcoord::adapters {
 namespace {
+
+using engine::Descriptor;
 
 constexpr int cannot_execute = 126;  // a shell's exit codes for that
 constexpr int not_found = 127;

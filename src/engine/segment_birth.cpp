@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/descriptor.hpp"
 #include "engine/journal_words.hpp"
 #include "engine/random.hpp"
 #include "engine/segment_file.hpp"
@@ -55,21 +56,6 @@ std::string directory_of(const std::string& path) {
   }
   fail(what, "creating it in " + directory, error);
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) noexcept : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  [[nodiscard]] int get() const noexcept { return fd_; }
-  int release() noexcept { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 void write_all(int fd, const void* data, std::size_t bytes, std::uint64_t at, const std::string& what) {
   const char* from = static_cast<const char*>(data);
@@ -279,7 +265,7 @@ void clean_temporaries(const std::string& directory, const std::function<bool(de
     struct stat opened {};
     if (file.get() < 0 || ::fstat(file.get(), &opened) != 0) continue;
     if (!same_file(before, opened)) {
-      if (known(opened.st_dev, opened.st_ino)) file.release();
+      if (known(opened.st_dev, opened.st_ino)) (void)file.release();
       continue;
     }
     struct stat now {};

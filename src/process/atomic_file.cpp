@@ -16,11 +16,14 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/descriptor.hpp"
 #include "engine/real_policy.hpp"
 #include "shmcoord/error.hpp"
 
 namespace shmcoord::process {
 namespace {
+
+using engine::Descriptor;
 
 [[noreturn]] void fail(const std::string& path, const std::string& doing, int error) {
   const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
@@ -29,20 +32,6 @@ namespace {
   throw Error(error == ENOENT ? Errc::not_found : code,
               path + ": " + doing + ": " + std::generic_category().message(error));
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) noexcept : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  [[nodiscard]] int get() const noexcept { return fd_; }
-
- private:
-  int fd_;
-};
 
 /// Where links lead in the end; what need not be there.
 std::string target_of(const std::string& path) {
