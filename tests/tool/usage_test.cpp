@@ -276,6 +276,9 @@ TEST_F(Usage, GlobalOptionsStandAnywhere) {
   EXPECT_EQ(run({"run", "-l", "x", "--", "true"}).code(), 0);
   EXPECT_TRUE(run({"--json", "segment", "info"}).out.starts_with("{"));
   EXPECT_TRUE(run({"segment", "info", "--json", "-s", segment_}).out.starts_with("{"));
+  EXPECT_TRUE(run({"segment", "--json", "info"}).out.starts_with("{"));
+  EXPECT_EQ(run({"segment", "-s", segment_ + "-other", "info"}).code(), 2);
+  EXPECT_EQ(run({"segment", "--segment=" + segment_ + "-other", "--json", "info"}).code(), 2);
   EXPECT_EQ(run({"-s", segment_ + "-other", "segment", "info"}).code(), 2);
   EXPECT_EQ(run({"--segment=" + segment_ + "-other", "segment", "info"}).code(), 2);
 }

@@ -80,10 +80,13 @@ Found find_command(const std::vector<std::string>& words) {
   std::vector<std::size_t> at;
   for (std::size_t i = 0; i < words.size() && at.size() < 2; ++i) {
     if (words[i].starts_with('-') && words[i] != "-") {
-      if (!at.empty()) break;
-      for (const Option& option : global_options()) {
-        if (takes_value(option, words[i])) ++i;
-      }
+      const auto globals = global_options();
+      const std::string_view option_word = std::string_view(words[i]).substr(0, words[i].find('='));
+      const auto meant = [&](const Option& option) { return is_named(option, option_word); };
+      const auto* const global = std::find_if(globals.data(), globals.data() + globals.size(), meant);
+      const bool known = global != globals.data() + globals.size();
+      if (!known && !at.empty()) break;
+      if (known && global->value != nullptr && option_word.size() == words[i].size()) ++i;
       continue;
     }
     at.push_back(i);
@@ -100,15 +103,15 @@ Found find_command(const std::vector<std::string>& words) {
   for (const Command& command : commands()) {
     const bool single = command.path == first;
     group = group || command.path.starts_with(first + " ");
-    const bool both = at.size() == 2 && at[1] == at[0] + 1 && command.path == first + " " + words[at[1]];
+    const bool both = at.size() == 2 && command.path == first + " " + words[at[1]];
     if (!single && !both) continue;
     Found found{&command, words};
-    const auto from = found.rest.begin() + static_cast<std::ptrdiff_t>(at[0]);
-    found.rest.erase(from, from + (both ? 2 : 1));
+    if (both) found.rest.erase(found.rest.begin() + static_cast<std::ptrdiff_t>(at[1]));
+    found.rest.erase(found.rest.begin() + static_cast<std::ptrdiff_t>(at[0]));
     return found;
   }
   if (!group) throw UsageError{"unknown command '" + first + "'; there are: " + known_words("")};
-  if (at.size() < 2 || at[1] != at[0] + 1) {
+  if (at.size() < 2) {
     // `shmcoord lock --help` is a question, not a mistake; so is `shmcoord lock help`.
     const std::size_t next = at[0] + 1;
     if (next < words.size() && (words[next] == "--help" || words[next] == "-h")) {
