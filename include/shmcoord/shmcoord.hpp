@@ -15,6 +15,7 @@
 #include "shmcoord/holder_id.hpp"             // IWYU pragma: export
 #include "shmcoord/lock.hpp"                  // IWYU pragma: export
 #include "shmcoord/maintenance.hpp"           // IWYU pragma: export
+#include "shmcoord/pipeline.hpp"              // IWYU pragma: export
 #include "shmcoord/results.hpp"               // IWYU pragma: export
 #include "shmcoord/segment.hpp"               // IWYU pragma: export
 #include "shmcoord/semaphore.hpp"             // IWYU pragma: export

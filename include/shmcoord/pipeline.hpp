@@ -1,0 +1,153 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shmcoord/condition.hpp"
+#include "shmcoord/event.hpp"
+#include "shmcoord/export.hpp"
+#include "shmcoord/guard.hpp"
+
+// A pipeline: phases one behind the other, each with a guard before and one behind it (S1-7, S1-122 to S1-129, C-59).
+// Pure and a value: each step gives the pipeline as it is then and what is to be told of it. Who evaluates guards, runs
+// commands, holds locks and waits is its runner; if that dies, the value as it was stored last says where to go on.
+//
+//   Pipeline p{"release", {{.name = "build", .guards = PhaseGuards().with_pre(GuardCondition::lock_free("main"))},
+//                          {.name = "deploy"}}};
+//   auto [next, effects] = p.start();
+//   while (const PhaseGuard* guard = next.guard_to_evaluate()) …
+
+namespace shmcoord {
+
+enum class GuardType : std::uint8_t { pre, post };  ///< S1-125
+[[nodiscard]] constexpr std::string_view to_string(GuardType type) noexcept {
+  return type == GuardType::pre ? "pre" : "post";
+}
+
+/// What a phase asks before it is entered or left. A bare condition blocks when it fails (C-23).
+struct PhaseGuard {
+  GuardCondition condition;
+  GuardAction on_failure = Block{};
+};
+
+/// S1-122, S1-123.
+struct SHMCOORD_EXPORT PhaseGuards {
+  std::optional<PhaseGuard> pre = {};
+  std::optional<PhaseGuard> post = {};
+  std::vector<std::string> wake_on = {};  ///< as Guard::wake_on; empty: what the conditions themselves are woken by
+
+  [[nodiscard]] PhaseGuards with_pre(GuardCondition condition, GuardAction on_failure = Block{}) const;
+  [[nodiscard]] PhaseGuards with_post(GuardCondition condition, GuardAction on_failure = Block{}) const;
+  [[nodiscard]] PhaseGuards with_wake_on(std::vector<std::string> patterns) const;
+};
+
+/// Permits that are held during a phase.
+struct PhasePermits {
+  std::string semaphore;
+  std::uint32_t weight = 1;
+};
+
+/// S1-124, C-59.
+struct GuardedPhase {
+  std::string name;
+  std::vector<std::string> command = {};  ///< program and arguments; empty: nothing is run in it
+  PhaseGuards guards = {};
+  std::vector<std::string> locks = {};  ///< held from the pre guard on until the phase is left
+  std::vector<PhasePermits> permits = {};
+};
+
+enum class PipelineStatus : std::uint8_t {
+  waiting,    ///< not started
+  running,    ///< in a phase, or between two
+  blocked,    ///< a guard does not let it go on
+  failed,     ///< a command failed, or a guard whose action is Fail
+  done,       ///< all phases were left
+  cancelled,  ///< somebody ended it
+};
+[[nodiscard]] SHMCOORD_EXPORT std::string_view to_string(PipelineStatus status) noexcept;
+/// Is it over?
+[[nodiscard]] constexpr bool is_over(PipelineStatus status) noexcept { return status >= PipelineStatus::failed; }
+
+/// Where in its phase a pipeline is.
+enum class PhaseStep : std::uint8_t {
+  entering,  ///< its pre guard is to be evaluated
+  inside,    ///< its command is to be run
+  leaving,   ///< its post guard is to be evaluated; the command is not run again (C-24)
+};
+
+/// Why a pipeline does not go on (S1-126).
+struct PhaseBlocked {
+  GuardType guard_type = GuardType::pre;
+  std::string guard_id;                    ///< "release/build/pre"
+  std::string waiting_on;                  ///< the reason of the guard
+  std::string condition;                   ///< as text
+  std::vector<std::string> wake_on = {};   ///< events after which it is worth another look
+  std::chrono::nanoseconds retry_after{};  ///< of Retry: also after that time; 0: not by time
+  friend bool operator==(const PhaseBlocked&, const PhaseBlocked&) = default;
+};
+
+class SHMCOORD_EXPORT Pipeline {
+ public:
+  struct Step;
+
+  /// Errors: invalid_argument (no id, no phases, two phases of one name, a name, condition, pattern or weight that
+  /// cannot be), ConditionError.
+  Pipeline(std::string id, std::vector<GuardedPhase> phases);
+
+  [[nodiscard]] const std::string& id() const noexcept { return id_; }
+  [[nodiscard]] const std::vector<GuardedPhase>& phases() const noexcept { return phases_; }
+  [[nodiscard]] PipelineStatus status() const noexcept { return status_; }
+  /// Of the current phase; of one that is over, the last that was entered, or that it could not enter.
+  [[nodiscard]] std::size_t current() const noexcept { return current_; }
+  [[nodiscard]] const GuardedPhase& phase() const noexcept { return phases_[current_]; }
+  [[nodiscard]] PhaseStep step() const noexcept { return step_; }
+  [[nodiscard]] const std::optional<PhaseBlocked>& blocked() const noexcept { return blocked_; }
+  [[nodiscard]] const std::string& failure() const noexcept { return failure_; }  ///< why it failed
+
+  /// The guard that has to be evaluated now, as one that has a name: "<pipeline>/<phase>/pre". Nothing: none has.
+  [[nodiscard]] std::optional<Guard> guard_to_evaluate() const;
+  /// Is there a command to run now? Its phase may have none: then finish_phase() follows at once.
+  [[nodiscard]] bool runs_command() const noexcept;
+
+  // Each of these gives the pipeline as it is then, and leaves this one as it is. What does not fit to the state is an
+  // Error invalid_argument: it would be a mistake of the runner.
+
+  /// Of one that waits.
+  [[nodiscard]] Step start() const;
+  /// Would that outcome let it go on (S1-127)? Passed, or failed with Warn.
+  [[nodiscard]] static bool can_proceed_with_guard(const GuardOutcome& outcome) noexcept;
+  /// Of the guard that was to be evaluated (S1-128, C-23, C-24, C-57): it goes on, or is blocked, or fails. Tells
+  /// pipeline:blocked when it is blocked anew or for another reason, pipeline:resumed when it goes on after that.
+  [[nodiscard]] Step apply_guard_result(GuardType type, const GuardOutcome& outcome) const;
+  /// The command of the phase ended. `failure`: why it did not succeed; empty: it did.
+  [[nodiscard]] Step finish_phase(std::string_view failure = {}) const;
+  /// Of one that is not over; told as pipeline:failed with the reason "cancelled".
+  [[nodiscard]] Step cancel() const;
+
+ private:
+  [[nodiscard]] const std::optional<PhaseGuard>& guard_of(GuardType type) const noexcept;
+  [[nodiscard]] std::string guard_id(GuardType type) const;
+  [[nodiscard]] Event event(EventKind kind, std::string_view reason = {}) const;
+  void enter(std::vector<Event>& effects);
+  void go_on(std::vector<Event>& effects);
+
+  std::string id_;
+  std::vector<GuardedPhase> phases_;
+  PipelineStatus status_ = PipelineStatus::waiting;
+  std::size_t current_ = 0;
+  PhaseStep step_ = PhaseStep::entering;
+  std::optional<PhaseBlocked> blocked_;
+  std::string failure_;
+};
+
+struct Pipeline::Step {
+  Pipeline pipeline;
+  std::vector<Event> effects = {};  ///< in their order; `subject` is the pipeline, `other` the phase
+};
+
+}  // namespace shmcoord

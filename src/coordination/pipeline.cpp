@@ -1,0 +1,218 @@
+#include "shmcoord/pipeline.hpp"
+
+#include <array>
+#include <set>
+#include <utility>
+
+#include "base/printable.hpp"
+#include "coordination/guard_store.hpp"
+#include "core/names.hpp"
+#include "process/call_arguments.hpp"
+#include "shmcoord/error.hpp"
+#include "shmcoord/guard_flag.hpp"
+
+// The rules of a pipeline, as pure functions.
+//
+// state                the next thing                      leads to
+// waiting              start                               running, entering the first phase
+// running, entering    result of the pre guard             passed, warned: inside      block, retry: blocked   fail:
+// failed running, inside      the command ended                   success: leaving            failure: failed running,
+// leaving     result of the post guard            passed, warned: the next phase, or done     as above blocked result
+// of the same guard            as above; never back to a phase that was left any but the last 3   cancel cancelled
+//
+// A guard that there is none of has passed: entering and leaving are never seen without one.
+
+namespace shmcoord {
+namespace {
+
+[[noreturn]] void refuse(const std::string& what) { throw Error(Errc::invalid_argument, what); }
+
+void require_name(const std::string& what, const std::string& name) {
+  if (const auto fault = core::check_name(name); !fault.empty()) {
+    refuse(what + " '" + base::shortened(base::printable(name), 60) + "' " + std::string(fault));
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(PipelineStatus status) noexcept {
+  constexpr std::array<std::string_view, 6> names{"waiting", "running", "blocked", "failed", "done", "cancelled"};
+  const auto at = static_cast<std::size_t>(status);
+  return at < names.size() ? names[at] : "unknown";
+}
+
+PhaseGuards PhaseGuards::with_pre(GuardCondition condition, GuardAction on_failure) const {
+  PhaseGuards guards = *this;
+  guards.pre = PhaseGuard{std::move(condition), std::move(on_failure)};
+  return guards;
+}
+
+PhaseGuards PhaseGuards::with_post(GuardCondition condition, GuardAction on_failure) const {
+  PhaseGuards guards = *this;
+  guards.post = PhaseGuard{std::move(condition), std::move(on_failure)};
+  return guards;
+}
+
+PhaseGuards PhaseGuards::with_wake_on(std::vector<std::string> patterns) const {
+  PhaseGuards guards = *this;
+  guards.wake_on = std::move(patterns);
+  return guards;
+}
+
+Pipeline::Pipeline(std::string id, std::vector<GuardedPhase> phases) : id_(std::move(id)), phases_(std::move(phases)) {
+  require_name("the id of the pipeline", id_);
+  if (phases_.empty()) refuse("pipeline '" + id_ + "' has no phases");
+  std::set<std::string_view> names;
+  for (current_ = 0; current_ < phases_.size(); ++current_) {
+    const GuardedPhase& phase = phases_[current_];
+    require_name("the name of phase " + std::to_string(current_ + 1), phase.name);
+    if (!names.insert(phase.name).second) refuse("there are two phases '" + phase.name + "'");
+    std::set<std::string_view> held;
+    const auto hold = [&](const std::string& name) {
+      require_name("phase '" + phase.name + "': the name", name);
+      if (!held.insert(name).second) refuse("phase '" + phase.name + "' holds '" + name + "' twice");
+    };
+    for (const std::string& lock : phase.locks) hold(lock);
+    for (const PhasePermits& permits : phase.permits) {
+      hold(permits.semaphore);
+      process::require_permits("the weight", permits.weight);
+    }
+    for (const GuardType type : {GuardType::pre, GuardType::post}) {
+      const auto& guard = guard_of(type);
+      if (guard) coordination::check_guard({"g", guard->condition, guard->on_failure, phase.guards.wake_on});
+    }
+  }
+  current_ = 0;
+}
+
+const std::optional<PhaseGuard>& Pipeline::guard_of(GuardType type) const noexcept {
+  return type == GuardType::pre ? phase().guards.pre : phase().guards.post;
+}
+
+std::string Pipeline::guard_id(GuardType type) const {
+  return id_ + '/' + phase().name + '/' + std::string(to_string(type));
+}
+
+Event Pipeline::event(EventKind kind, std::string_view reason) const {
+  Event e;
+  e.kind = kind;
+  e.subject = id_;
+  e.other = phase().name;
+  e.reason = reason;
+  return e;
+}
+
+std::optional<Guard> Pipeline::guard_to_evaluate() const {
+  if (status_ != PipelineStatus::running && status_ != PipelineStatus::blocked) return std::nullopt;
+  if (step_ == PhaseStep::inside) return std::nullopt;
+  const GuardType type = step_ == PhaseStep::entering ? GuardType::pre : GuardType::post;
+  const PhaseGuard& guard = *guard_of(type);
+  return Guard{guard_id(type), guard.condition, guard.on_failure, phase().guards.wake_on};
+}
+
+bool Pipeline::runs_command() const noexcept {
+  return status_ == PipelineStatus::running && step_ == PhaseStep::inside && !phase().command.empty();
+}
+
+// Into the current phase, as far as its pre guard.
+void Pipeline::enter(std::vector<Event>& effects) {
+  step_ = PhaseStep::entering;
+  if (!phase().guards.pre) go_on(effects);
+}
+
+// Over the step that was to be done, up to the next one that somebody else has to do.
+void Pipeline::go_on(std::vector<Event>& effects) {
+  status_ = PipelineStatus::running;
+  blocked_.reset();
+  switch (step_) {
+    case PhaseStep::entering:
+      step_ = PhaseStep::inside;
+      effects.push_back(event(EventKind::phase_entered));
+      return;
+    case PhaseStep::inside:
+      step_ = PhaseStep::leaving;
+      if (phase().guards.post) return;
+      [[fallthrough]];
+    case PhaseStep::leaving:
+      effects.push_back(event(EventKind::phase_left));
+      if (current_ + 1 == phases_.size()) {
+        status_ = PipelineStatus::done;
+        effects.push_back(event(EventKind::pipeline_completed));
+        return;
+      }
+      ++current_;
+      enter(effects);
+  }
+}
+
+Pipeline::Step Pipeline::start() const {
+  if (status_ != PipelineStatus::waiting) refuse("pipeline '" + id_ + "' was started already");
+  Step step{*this};
+  step.pipeline.status_ = PipelineStatus::running;
+  step.pipeline.enter(step.effects);
+  return step;
+}
+
+bool Pipeline::can_proceed_with_guard(const GuardOutcome& outcome) noexcept { return may_proceed(outcome); }
+
+Pipeline::Step Pipeline::apply_guard_result(GuardType type, const GuardOutcome& outcome) const {
+  const auto guard = guard_to_evaluate();
+  const bool expected = guard && (type == GuardType::pre) == (step_ == PhaseStep::entering);
+  if (!expected) refuse("pipeline '" + id_ + "' waits for no result of a " + std::string(to_string(type)) + " guard");
+  Step step{*this};
+  Pipeline& next = step.pipeline;
+  const auto* const failed = std::get_if<GuardFailed>(&outcome);
+  if (may_proceed(outcome)) {
+    if (failed != nullptr) {
+      Event warning = event(EventKind::guard_failed, failed->reason);
+      warning.subject = guard->name;
+      warning.other = id_;
+      step.effects.push_back(std::move(warning));
+    }
+    if (status_ == PipelineStatus::blocked) step.effects.push_back(event(EventKind::pipeline_resumed));
+    next.go_on(step.effects);
+    return step;
+  }
+  if (const auto* const fail = std::get_if<Fail>(&failed->action)) {
+    next.status_ = PipelineStatus::failed;
+    next.blocked_.reset();
+    next.failure_ = fail->message.empty() ? failed->reason : fail->message + ": " + failed->reason;
+    step.effects.push_back(next.event(EventKind::pipeline_failed, next.failure_));
+    return step;
+  }
+  PhaseBlocked blocked{type, guard->name, failed->reason, guard->condition.str(),
+                       guard->wake_on.empty() ? default_wake_patterns(guard->condition) : guard->wake_on};
+  if (const auto* const retry = std::get_if<Retry>(&failed->action)) blocked.retry_after = retry->delay;
+  next.status_ = PipelineStatus::blocked;
+  if (blocked_ != blocked) step.effects.push_back(event(EventKind::pipeline_blocked, failed->reason));
+  next.blocked_ = std::move(blocked);
+  return step;
+}
+
+Pipeline::Step Pipeline::finish_phase(std::string_view failure) const {
+  if (status_ != PipelineStatus::running || step_ != PhaseStep::inside) {
+    refuse("pipeline '" + id_ + "' is in no phase that could end");
+  }
+  Step step{*this};
+  if (failure.empty()) {
+    step.pipeline.go_on(step.effects);
+    return step;
+  }
+  step.pipeline.status_ = PipelineStatus::failed;
+  step.pipeline.failure_ = "phase '" + phase().name + "': " + std::string(failure);
+  step.effects.push_back(step.pipeline.event(EventKind::pipeline_failed, step.pipeline.failure_));
+  return step;
+}
+
+Pipeline::Step Pipeline::cancel() const {
+  if (is_over(status_)) {
+    refuse("pipeline '" + id_ + "' is " + std::string(to_string(status_)) + " already");
+  }
+  Step step{*this};
+  step.pipeline.status_ = PipelineStatus::cancelled;
+  step.pipeline.blocked_.reset();
+  step.effects.push_back(step.pipeline.event(EventKind::pipeline_failed, "cancelled"));
+  return step;
+}
+
+}  // namespace shmcoord

@@ -1,0 +1,302 @@
+#include "shmcoord/pipeline.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+// The rules of a pipeline: each step in each state, and walks at random.
+
+namespace shmcoord {
+namespace {
+
+using namespace std::chrono_literals;
+using C = GuardCondition;
+using Step = Pipeline::Step;
+
+GuardOutcome passed() { return GuardPassed{}; }
+GuardOutcome failed(GuardAction action, const std::string& reason = "not yet") {
+  return GuardFailed{"g", std::move(action), reason};
+}
+
+/// "pipeline:blocked build (not yet)" for each.
+std::vector<std::string> told(const std::vector<Event>& effects) {
+  std::vector<std::string> texts;
+  for (const Event& e : effects) {
+    texts.push_back(std::string(e.name()) + " " + e.other + (e.reason.empty() ? "" : " (" + e.reason + ")"));
+  }
+  return texts;
+}
+using Told = std::vector<std::string>;
+
+/// The whole of it, to see that nothing else changed.
+std::string text_of(const Pipeline& p) {
+  std::string text(to_string(p.status()));
+  text += " " + p.phase().name + " " + std::to_string(static_cast<int>(p.step()));
+  if (p.blocked()) text += " blocked: " + p.blocked()->waiting_on;
+  if (!p.failure().empty()) text += " failed: " + p.failure();
+  return text;
+}
+
+Pipeline guarded() {
+  return {"release",
+          {{.name = "build",
+            .command = {"make"},
+            .guards = PhaseGuards().with_pre(C::lock_free("main")).with_post(C::file_exists("out"))},
+           {.name = "deploy", .command = {"deploy"}, .guards = PhaseGuards().with_pre(C::lock_free("host"))}}};
+}
+
+TEST(Pipeline, GoesThroughItsPhasesAndTellsEach) {
+  Step s = guarded().start();
+  EXPECT_EQ(text_of(s.pipeline), "running build 0");
+  EXPECT_EQ(told(s.effects), Told{});
+  ASSERT_TRUE(s.pipeline.guard_to_evaluate());
+  EXPECT_EQ(s.pipeline.guard_to_evaluate()->name, "release/build/pre");
+  EXPECT_FALSE(s.pipeline.runs_command());
+
+  s = s.pipeline.apply_guard_result(GuardType::pre, passed());
+  EXPECT_EQ(told(s.effects), (Told{"phase:entered build"}));
+  EXPECT_TRUE(s.pipeline.runs_command());
+  EXPECT_FALSE(s.pipeline.guard_to_evaluate());
+
+  s = s.pipeline.finish_phase();
+  EXPECT_EQ(told(s.effects), Told{});
+  ASSERT_TRUE(s.pipeline.guard_to_evaluate());
+  EXPECT_EQ(s.pipeline.guard_to_evaluate()->name, "release/build/post");
+  EXPECT_EQ(s.pipeline.guard_to_evaluate()->condition, C::file_exists("out"));
+
+  s = s.pipeline.apply_guard_result(GuardType::post, passed());
+  EXPECT_EQ(told(s.effects), (Told{"phase:left build"}));
+  EXPECT_EQ(s.pipeline.guard_to_evaluate()->name, "release/deploy/pre");
+  s = s.pipeline.apply_guard_result(GuardType::pre, passed());
+  s = s.pipeline.finish_phase();
+  EXPECT_EQ(told(s.effects), (Told{"phase:left deploy", "pipeline:completed deploy"}));
+  EXPECT_EQ(text_of(s.pipeline), "done deploy 2");
+  EXPECT_FALSE(s.pipeline.guard_to_evaluate());
+  EXPECT_EQ(s.effects[0].subject, "release");
+}
+
+TEST(Pipeline, WithoutGuardsIsOnlyItsCommands) {
+  Step s = Pipeline{"p", {{.name = "a"}, {.name = "b", .command = {"x"}}}}.start();
+  EXPECT_EQ(told(s.effects), (Told{"phase:entered a"}));
+  EXPECT_FALSE(s.pipeline.runs_command()) << "there is none in it";
+  s = s.pipeline.finish_phase();
+  EXPECT_EQ(told(s.effects), (Told{"phase:left a", "phase:entered b"}));
+  EXPECT_TRUE(s.pipeline.runs_command());
+  s = s.pipeline.finish_phase();
+  EXPECT_EQ(s.pipeline.status(), PipelineStatus::done);
+}
+
+TEST(Pipeline, IsBlockedWithTheReasonAndResumed) {
+  const Step started = guarded().start();
+  Step s = started.pipeline.apply_guard_result(GuardType::pre, failed(Block{}, "lock 'main' is held by 'ci'"));
+  EXPECT_EQ(told(s.effects), (Told{"pipeline:blocked build (lock 'main' is held by 'ci')"}));
+  EXPECT_EQ(s.pipeline.status(), PipelineStatus::blocked);
+  ASSERT_TRUE(s.pipeline.blocked());
+  EXPECT_EQ(
+      *s.pipeline.blocked(),
+      (PhaseBlocked{
+          GuardType::pre, "release/build/pre", "lock 'main' is held by 'ci'", "lock_free(main)", {"lock:*"}, 0ns}));
+  ASSERT_TRUE(s.pipeline.guard_to_evaluate()) << "it is evaluated again";
+  EXPECT_FALSE(s.pipeline.runs_command());
+
+  s = s.pipeline.apply_guard_result(GuardType::pre, failed(Block{}, "lock 'main' is held by 'ci'"));
+  EXPECT_EQ(told(s.effects), Told{}) << "for the same reason: nothing new";
+  s = s.pipeline.apply_guard_result(GuardType::pre, failed(Block{}, "lock 'main' is held by 'nightly'"));
+  EXPECT_EQ(told(s.effects), (Told{"pipeline:blocked build (lock 'main' is held by 'nightly')"}));
+  s = s.pipeline.apply_guard_result(GuardType::pre, passed());
+  EXPECT_EQ(told(s.effects), (Told{"pipeline:resumed build", "phase:entered build"}));
+  EXPECT_FALSE(s.pipeline.blocked());
+  EXPECT_EQ(s.pipeline.status(), PipelineStatus::running);
+}
+
+// C-24.
+TEST(Pipeline, APostGuardThatFailedIsAskedAgainWithoutRunningThePhaseAgain) {
+  Step s = guarded().start().pipeline.apply_guard_result(GuardType::pre, passed()).pipeline.finish_phase();
+  s = s.pipeline.apply_guard_result(GuardType::post, failed(Block{}));
+  EXPECT_EQ(s.pipeline.status(), PipelineStatus::blocked);
+  EXPECT_EQ(s.pipeline.blocked()->guard_type, GuardType::post);
+  EXPECT_FALSE(s.pipeline.runs_command());
+  EXPECT_THROW((void)s.pipeline.finish_phase(), Error);
+  s = s.pipeline.apply_guard_result(GuardType::post, passed());
+  EXPECT_EQ(told(s.effects), (Told{"pipeline:resumed build", "phase:left build"}));
+  EXPECT_EQ(s.pipeline.phase().name, "deploy");
+}
+
+// C-23.
+TEST(Pipeline, TheActionDecides) {
+  const Pipeline p = guarded().start().pipeline;
+  Step s = p.apply_guard_result(GuardType::pre, failed(Warn{}, "dirty"));
+  EXPECT_EQ(told(s.effects), (Told{"guard:failed release (dirty)", "phase:entered build"}));
+  EXPECT_EQ(s.effects[0].subject, "release/build/pre");
+  EXPECT_EQ(s.pipeline.status(), PipelineStatus::running);
+
+  s = p.apply_guard_result(GuardType::pre, failed(Retry{5s}));
+  EXPECT_EQ(s.pipeline.status(), PipelineStatus::blocked);
+  EXPECT_EQ(s.pipeline.blocked()->retry_after, 5s);
+
+  s = p.apply_guard_result(GuardType::pre, failed(Fail{"give up"}, "the lock is held"));
+  EXPECT_EQ(told(s.effects), (Told{"pipeline:failed build (give up: the lock is held)"}));
+  EXPECT_EQ(text_of(s.pipeline), "failed build 0 failed: give up: the lock is held");
+  EXPECT_TRUE(is_over(s.pipeline.status()));
+
+  EXPECT_TRUE(Pipeline::can_proceed_with_guard(passed()));
+  EXPECT_TRUE(Pipeline::can_proceed_with_guard(failed(Warn{})));
+  for (const GuardAction& action : {GuardAction(Block{}), GuardAction(Retry{1s}), GuardAction(Fail{"x"})}) {
+    EXPECT_FALSE(Pipeline::can_proceed_with_guard(failed(action)));
+  }
+}
+
+TEST(Pipeline, WhatItIsWokenBy) {
+  const auto woken_by = [](const PhaseGuards& guards) {
+    const Pipeline p{"p", {{.name = "a", .guards = guards}}};
+    return p.start().pipeline.apply_guard_result(GuardType::pre, failed(Block{})).pipeline.blocked()->wake_on;
+  };
+  const PhaseGuards pre = PhaseGuards().with_pre(C::all({C::lock_free("l"), C::semaphore_available("s")}));
+  EXPECT_EQ(woken_by(pre), (std::vector<std::string>{"lock:*", "semaphore:*"}));
+  EXPECT_EQ(woken_by(pre.with_wake_on({"session:left"})), (std::vector<std::string>{"session:left"}));
+}
+
+TEST(Pipeline, ACommandThatFailsEndsIt) {
+  Step s = guarded().start().pipeline.apply_guard_result(GuardType::pre, passed());
+  s = s.pipeline.finish_phase("exit code 2");
+  EXPECT_EQ(told(s.effects), (Told{"pipeline:failed build (phase 'build': exit code 2)"}));
+  EXPECT_EQ(s.pipeline.status(), PipelineStatus::failed);
+}
+
+// Each state that there is, and what is refused in it. A refusal changes nothing: each step is another value.
+TEST(Pipeline, WhatDoesNotFitToTheStateIsRefused) {
+  const Pipeline waiting = guarded();
+  const Pipeline entering = waiting.start().pipeline;
+  const Pipeline inside = entering.apply_guard_result(GuardType::pre, passed()).pipeline;
+  const Pipeline leaving = inside.finish_phase().pipeline;
+  const Pipeline blocked_before = entering.apply_guard_result(GuardType::pre, failed(Block{})).pipeline;
+  const Pipeline blocked_behind = leaving.apply_guard_result(GuardType::post, failed(Retry{1s})).pipeline;
+  const Pipeline done = leaving.apply_guard_result(GuardType::post, passed())
+                            .pipeline.apply_guard_result(GuardType::pre, passed())
+                            .pipeline.finish_phase()
+                            .pipeline;
+  const Pipeline failing = inside.finish_phase("no").pipeline;
+  const Pipeline cancelled = blocked_before.cancel().pipeline;
+  EXPECT_EQ(cancelled.status(), PipelineStatus::cancelled);
+  EXPECT_FALSE(cancelled.blocked());
+  EXPECT_EQ(told(blocked_before.cancel().effects), (Told{"pipeline:failed build (cancelled)"}));
+
+  struct Row {
+    const char* state;
+    const Pipeline* pipeline;
+    std::set<std::string> allowed;
+  };
+  const std::map<std::string, std::function<void(const Pipeline&)>> inputs{
+      {"start", [](const Pipeline& p) { (void)p.start(); }},
+      {"pre", [](const Pipeline& p) { (void)p.apply_guard_result(GuardType::pre, passed()); }},
+      {"post", [](const Pipeline& p) { (void)p.apply_guard_result(GuardType::post, failed(Block{})); }},
+      {"finish", [](const Pipeline& p) { (void)p.finish_phase(); }},
+      {"cancel", [](const Pipeline& p) { (void)p.cancel(); }},
+  };
+  for (const Row& row : {Row{"waiting", &waiting, {"start", "cancel"}}, Row{"entering", &entering, {"pre", "cancel"}},
+                         Row{"inside", &inside, {"finish", "cancel"}}, Row{"leaving", &leaving, {"post", "cancel"}},
+                         Row{"blocked before", &blocked_before, {"pre", "cancel"}},
+                         Row{"blocked behind", &blocked_behind, {"post", "cancel"}}, Row{"done", &done, {}},
+                         Row{"failed", &failing, {}}, Row{"cancelled", &cancelled, {}}}) {
+    for (const auto& [name, input] : inputs) {
+      const std::string before = text_of(*row.pipeline);
+      bool refused = false;
+      try {
+        input(*row.pipeline);
+      } catch (const Error& e) {
+        refused = e.errc() == Errc::invalid_argument;
+      }
+      EXPECT_EQ(refused, !row.allowed.contains(name)) << row.state << ", " << name;
+      EXPECT_EQ(text_of(*row.pipeline), before);
+    }
+  }
+}
+
+TEST(Pipeline, WhatCannotBeOneIsRefused) {
+  const auto message = [](const std::string& id, std::vector<GuardedPhase> phases) -> std::string {
+    try {
+      const Pipeline p(id, std::move(phases));
+      return "taken";
+    } catch (const Error& e) {
+      return e.errc() == Errc::invalid_argument ? e.what() : "another error";
+    }
+  };
+  const auto says = [&](const std::string& part, const std::string& id, std::vector<GuardedPhase> phases) {
+    const std::string said = message(id, std::move(phases));
+    EXPECT_NE(said.find(part), std::string::npos) << part << ": " << said;
+  };
+  says("the id of the pipeline '' is empty", "", {{.name = "a"}});
+  says("has no phases", "p", {});
+  says("two phases 'a'", "p", {{.name = "a"}, {.name = "b"}, {.name = "a"}});
+  says("the name of phase 2", "p", {{.name = "a"}, {.name = "b\n"}});
+  says("holds 'l' twice", "p", {{.name = "a", .locks = {"l"}, .permits = {{"l", 1}}}});
+  says("the weight", "p", {{.name = "a", .permits = {{"s", 0}}}});
+  says("lock '' is empty", "p", {{.name = "a", .guards = PhaseGuards().with_pre(C::lock_free(""))}});
+  says("matches no event", "p",
+       {{.name = "a", .guards = PhaseGuards().with_pre(C::lock_free("l")).with_wake_on({"lok:*"})}});
+  says("the delay of a retry", "p", {{.name = "a", .guards = PhaseGuards().with_post(C::lock_free("l"), Retry{0s})}});
+  says("taken", "p", {{.name = "a", .locks = {"l"}, .permits = {{"s", 2}}}});
+}
+
+// Whatever its guards and commands answer: no phase is entered twice or out of turn, none is entered before the one
+// before was left, and what is told adds up to where it is.
+TEST(Pipeline, NeverGoesBack) {
+  std::minstd_rand random(20'261'129);
+  for (int walk = 0; walk < 2'000; ++walk) {
+    std::vector<GuardedPhase> phases;
+    const std::size_t count = 1 + random() % 5;
+    for (std::size_t n = 0; n < count; ++n) {
+      GuardedPhase phase{.name = "phase " + std::to_string(n)};
+      if (random() % 2 == 0) phase.guards = phase.guards.with_pre(C::lock_free("l"));
+      if (random() % 2 == 0) phase.guards = phase.guards.with_post(C::lock_free("l"));
+      phases.push_back(phase);
+    }
+    Step s = Pipeline("p", phases).start();
+    std::size_t entered = 0;
+    std::size_t left = 0;
+    bool blocked = false;
+    for (int steps = 0;; ++steps) {
+      ASSERT_LT(steps, 1'000);
+      for (const Event& e : s.effects) {
+        if (e.kind == EventKind::phase_entered) {
+          ASSERT_EQ(entered, left);
+          ASSERT_EQ(e.other, "phase " + std::to_string(entered++));
+        }
+        if (e.kind == EventKind::phase_left) {
+          ASSERT_EQ(e.other, "phase " + std::to_string(left++));
+          ASSERT_EQ(entered, left);
+        }
+        if (e.kind == EventKind::pipeline_blocked) blocked = true;
+        if (e.kind == EventKind::pipeline_resumed) {
+          ASSERT_TRUE(blocked);
+          blocked = false;
+        }
+      }
+      const Pipeline& p = s.pipeline;
+      ASSERT_EQ(p.blocked().has_value(), p.status() == PipelineStatus::blocked);
+      ASSERT_TRUE(blocked || p.status() != PipelineStatus::blocked);
+      if (is_over(p.status())) break;
+      if (random() % 100 == 0) {
+        s = p.cancel();
+      } else if (const auto guard = p.guard_to_evaluate()) {
+        const GuardType type = p.step() == PhaseStep::entering ? GuardType::pre : GuardType::post;
+        const std::vector<GuardOutcome> outcomes{passed(), failed(Block{}), failed(Block{}, "other"), failed(Warn{}),
+                                                 failed(Retry{1s})};
+        s = p.apply_guard_result(type, random() % 50 == 0 ? failed(Fail{"x"}) : outcomes[random() % outcomes.size()]);
+      } else {
+        s = p.finish_phase(random() % 50 == 0 ? "no" : "");
+      }
+    }
+    const bool done = s.pipeline.status() == PipelineStatus::done;
+    ASSERT_EQ(done, left == count);
+    ASSERT_LE(entered - left, 1U);
+  }
+}
+
+}  // namespace
+}  // namespace shmcoord
