@@ -87,7 +87,9 @@ AcquireOutcome Lock::acquire(const HolderId& holder, const AcquireOptions& optio
       ec, [&] { return acquire(holder, options, timeout, stop); }, []() noexcept { return AcquireOutcome{}; });
 }
 
-ReleaseOutcome Lock::release(const HolderId& holder) { return present(state_).client->release(holder.str()); }
+ReleaseOutcome Lock::release(const HolderId& holder) {
+  return present(state_).client->release(holder.str()).of_a_lock();
+}
 
 ReleaseOutcome Lock::release(const HolderId& holder, std::error_code& ec) noexcept {
   return with_code(

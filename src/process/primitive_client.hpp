@@ -81,6 +81,12 @@ struct Answer : AcquireOutcome {
 /// What a release came to.
 struct Return : ReleaseOutcome {
   std::uint32_t weight = 0;  // given back
+
+  /// Of a lock there is no more to say.
+  [[nodiscard]] ReleaseOutcome of_a_lock() && {
+    ReleaseOutcome& outcome = *this;
+    return std::move(outcome);
+  }
 };
 
 /// A hold that was taken away.

@@ -268,7 +268,7 @@ int acquire_hold(const Arguments& arguments, const process::NameOptions& name, s
 int release_hold(const Arguments& arguments, Kind kind) {
   const std::string holder = required_holder(arguments);
   const auto client = known(arguments, kind);
-  ReleaseOutcome got = client->release(holder);
+  ReleaseOutcome got = client->release(holder).of_a_lock();
   const bool released = got.result == ReleaseResult::released;
   if (!released && !got.lost) got.lost = loss_of(*client, holder);
   const std::string result(kind == Kind::lock

@@ -312,7 +312,7 @@ bool release_all(std::vector<Held>& held, const std::string& holder, bool known)
   bool all_ours = true;
   for (Held& h : held) {
     try {
-      const ReleaseOutcome got = h.client->release(holder);
+      const ReleaseOutcome got = h.client->release(holder).of_a_lock();
       if (got.result == ReleaseResult::released) continue;
       if (!known) say_error("lost", LossBell::loss_text(title_of(*h.client), got.lost.value_or(Lost{})));
     } catch (const Error& e) {
