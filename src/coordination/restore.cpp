@@ -136,11 +136,6 @@ class Restoration {
   }
 
  private:
-  struct Restored {
-    const SavedHold* hold;
-    std::string name;
-  };
-
   void restore(const std::shared_ptr<Participant>& me, const SavedName& name, bool same_boot) {
     if (name.kind == Kind::guard) {
       (void)coordination::add_guard(me, coordination::guard_from(name.name, name.definition));

@@ -96,10 +96,13 @@ SavedState state_of(const engine::Mapping& mapping) {
   const std::int64_t now_ns = process::real_clock().now_ns();
   process::Picture picture = process::take_picture(mapping, now_ns);
   for (LockView& seen : picture.locks) {
-    for (int n = 0; !seen.settled && n < looks; ++n) {  // it was changed while it was read
+    bool removed = false;
+    for (int n = 0; !seen.settled && !removed && n < looks; ++n) {  // it was changed while it was read
       process::Picture again = process::take_picture(mapping, now_ns, {seen.name});
-      if (!again.locks.empty()) seen = std::move(again.locks.front());
+      removed = again.locks.empty();
+      if (!removed) seen = std::move(again.locks.front());
     }
+    if (removed) continue;
     if (!seen.settled || seen.damaged) {
       throw Error(Errc::segment_corrupt, std::string(engine::word_of(seen.kind)) + " '" + seen.name +
                                              (seen.damaged ? "' is damaged; `shmcoord segment check` tells more"

@@ -246,7 +246,7 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   std::vector<std::string_view> lines;
   while (!text.empty()) {
     const std::size_t end = text.find('\n');
-    if (end == std::string_view::npos) break;  // cut: what is behind the last line's end is none
+    if (end == std::string_view::npos) break;
     lines.push_back(text.substr(0, end));
     text.remove_prefix(end + 1);
   }
@@ -255,10 +255,10 @@ std::vector<std::string_view> lines_of(std::string_view text) {
 }
 
 /// Before anything is believed.
-void check_lines(const std::vector<std::string_view>& lines, const std::string& file) {
+void check_lines(const std::vector<std::string_view>& lines, bool ends, const std::string& file) {
   const Line last(file, lines.size());
   const std::string_view text = lines.back();
-  if (lines.size() < 2 || !text.starts_with(ending) || !text.ends_with("]}")) {
+  if (!ends || lines.size() < 2 || !text.starts_with(ending) || !text.ends_with("]}")) {
     last.fail("the end of the snapshot is missing: the file was cut");
   }
   const json::object o = last.parse("{\"crc32\":[" + std::string(text.substr(ending.size())));
@@ -307,7 +307,7 @@ SavedState state_from(std::string_view text, const std::string& file) {
                                            "; nothing was restored, use the version that saved it");
   }
   const std::vector<std::string_view> lines = lines_of(text);
-  check_lines(lines, file);
+  check_lines(lines, text.ends_with('\n'), file);
 
   // From here on only who writes snapshots by hand, with checksums, finds anything wrong.
   SavedState state;

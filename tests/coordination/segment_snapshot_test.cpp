@@ -299,6 +299,7 @@ TEST_F(SegmentSnapshot, ADamageHasAPlaceAndNothingIsRestored) {
     begin = end + 1;
   }
   for (std::size_t n = 0; n < good.size(); n += 1 + good.size() / 300) refused(good.substr(0, n), file_);
+  refused(good.substr(0, good.size() - 1), file_);
   refused("", "no snapshot");
   refused("{\"a\":1}\n", "no snapshot");
 
@@ -412,13 +413,15 @@ TEST_F(SegmentSnapshot, KilledAtAnyStepTheFileIsTheOldOneOrTheNewOne) {
   int steps = 1;
   for (;; ++steps) {
     write(file_, old);
+    // As it was when that was written; much has happened since, so that the next one reserves more.
+    RealPolicy::store(header(segment_).token_reserved, coordination::state_from(old, file_).token_reserved);
+    RealPolicy::store(header(segment_).token_floor, RealPolicy::load(header(segment_).token_floor) + 1'000'000);
     const bool killed = killed_before(steps, [&] { save_snapshot(segment_, file_); });
     const std::string now = read(file_);
     ASSERT_NO_THROW((void)coordination::state_from(now, file_)) << "step " << steps;
     news += now != old ? 1 : 0;
-    if (now != old) {
-      ASSERT_GE(coordination::state_from(now, file_).token_reserved, RealPolicy::load(header(segment_).token_reserved));
-    }
+    ASSERT_GE(coordination::state_from(now, file_).token_reserved, RealPolicy::load(header(segment_).token_reserved))
+        << "step " << steps;
     if (!killed) break;
   }
   EXPECT_GT(steps, 20);
@@ -440,13 +443,16 @@ TEST_F(SegmentSnapshot, KilledAtAnyStepOfRestoringThereIsAWholeSegmentOrNone) {
   int whole = 0;
   int none = 0;
   bool at_the_end = false;
-  for (int step = 1; !at_the_end; step += 1 + static_cast<int>(random() % 40)) {
+  for (int step = 1; !at_the_end; step += 1 + static_cast<int>(random() % 8)) {
     write(file_, good);
     const std::string name = other();
     at_the_end = !killed_before(step, [&] { (void)restore_snapshot(file_, name); });
     const auto restored = try_open(name);
     ++(restored ? whole : none);
     if (restored) {
+      // From the same file no token is given out a second time.
+      ASSERT_NE(RealPolicy::load(header(*restored).token_reserved), 0U) << "step " << step;
+      ASSERT_GE(saved().token_reserved, RealPolicy::load(header(*restored).token_reserved)) << "step " << step;
       ASSERT_EQ(comparable(coordination::state_of(*detail::Access::mapping(*restored))).names,
                 comparable(before).names);
     }
