@@ -57,8 +57,10 @@ struct GuardedPhase {
   std::string name;
   std::vector<std::string> command = {};  ///< program and arguments; empty: nothing is run in it
   PhaseGuards guards = {};
-  std::vector<std::string> locks = {};  ///< held from the pre guard on until the phase is left
+  std::vector<std::string> locks = {};  ///< acquired behind the pre guard, held until the phase is left
   std::vector<PhasePermits> permits = {};
+
+  [[nodiscard]] bool holds_anything() const noexcept { return !locks.empty() || !permits.empty(); }
 };
 
 enum class PipelineStatus : std::uint8_t {
@@ -75,17 +77,17 @@ enum class PipelineStatus : std::uint8_t {
 
 /// Where in its phase a pipeline is.
 enum class PhaseStep : std::uint8_t {
-  entering,  ///< its pre guard is to be evaluated
-  inside,    ///< its command is to be run
-  leaving,   ///< its post guard is to be evaluated; the command is not run again (C-24)
+  entering,   ///< its pre guard is to be evaluated
+  acquiring,  ///< its locks and permits are to be acquired
+  inside,     ///< its command is to be run
+  leaving,    ///< its post guard is to be evaluated; the command is not run again (C-24)
 };
 
 /// Why a pipeline does not go on (S1-126).
 struct PhaseBlocked {
-  GuardType guard_type = GuardType::pre;
-  std::string guard_id;                    ///< "release/build/pre"
-  std::string waiting_on;                  ///< the reason of the guard
-  std::string condition;                   ///< as text
+  std::string waiting_on;                  ///< the reason of the guard; or who has what the phase is to hold
+  std::string guard_id = {};               ///< "release/build/pre"; empty: it waits for its locks and permits
+  std::string condition = {};              ///< of the guard, as text
   std::vector<std::string> wake_on = {};   ///< events after which it is worth another look
   std::chrono::nanoseconds retry_after{};  ///< of Retry: also after that time; 0: not by time
   friend bool operator==(const PhaseBlocked&, const PhaseBlocked&) = default;
@@ -109,6 +111,12 @@ class SHMCOORD_EXPORT Pipeline {
   [[nodiscard]] const std::optional<PhaseBlocked>& blocked() const noexcept { return blocked_; }
   [[nodiscard]] const std::string& failure() const noexcept { return failure_; }  ///< why it failed
 
+  /// How far it is, as one line of JSON of at most 4096 bytes, to be kept beside the definition; reasons are cut to
+  /// that, and what is not printable in them is replaced.
+  [[nodiscard]] std::string progress() const;
+  /// This definition, as far as that says. Errors: invalid_argument (no such text, or of another definition).
+  [[nodiscard]] Pipeline with_progress(std::string_view progress) const;
+
   /// The guard that has to be evaluated now, as one that has a name: "<pipeline>/<phase>/pre". Nothing: none has.
   [[nodiscard]] std::optional<Guard> guard_to_evaluate() const;
   /// Is there a command to run now? Its phase may have none: then finish_phase() follows at once.
@@ -119,13 +127,24 @@ class SHMCOORD_EXPORT Pipeline {
 
   /// Of one that waits.
   [[nodiscard]] Step start() const;
+  /// Somebody goes on with it, where it was: after its runner died, or one that failed, with what it failed at. What
+  /// its phase holds has to be acquired anew.
+  [[nodiscard]] Step resume() const;
   /// Would that outcome let it go on (S1-127)? Passed, or failed with Warn.
   [[nodiscard]] static bool can_proceed_with_guard(const GuardOutcome& outcome) noexcept;
   /// Of the guard that was to be evaluated (S1-128, C-23, C-24, C-57): it goes on, or is blocked, or fails. Tells
-  /// pipeline:blocked when it is blocked anew or for another reason, pipeline:resumed when it goes on after that.
+  /// pipeline:blocked when it is blocked where it was not, pipeline:resumed when it goes on after that; another reason
+  /// is not told, or two pipelines that wake each other would never come to rest.
   [[nodiscard]] Step apply_guard_result(GuardType type, const GuardOutcome& outcome) const;
+  /// What the phase is to hold is not free: it is blocked, on what that text says. Of one that needs it: it is
+  /// acquiring, or its runner is another one than before.
+  [[nodiscard]] Step wait_for_holds(std::string_view waiting_on) const;
+  /// It is held now: the phase is entered, or goes on.
+  [[nodiscard]] Step holds_acquired() const;
   /// The command of the phase ended. `failure`: why it did not succeed; empty: it did.
   [[nodiscard]] Step finish_phase(std::string_view failure = {}) const;
+  /// Of one that goes on: what its phase needs cannot be had, or was lost.
+  [[nodiscard]] Step fail(std::string_view why) const;
   /// Of one that is not over; told as pipeline:failed with the reason "cancelled".
   [[nodiscard]] Step cancel() const;
 
@@ -133,6 +152,10 @@ class SHMCOORD_EXPORT Pipeline {
   [[nodiscard]] const std::optional<PhaseGuard>& guard_of(GuardType type) const noexcept;
   [[nodiscard]] std::string guard_id(GuardType type) const;
   [[nodiscard]] Event event(EventKind kind, std::string_view reason = {}) const;
+  void require_holding() const;
+  [[nodiscard]] PhaseBlocked blocked_on_guard(GuardType type, std::string_view reason) const;
+  [[nodiscard]] PhaseBlocked blocked_on_holds(std::string_view reason) const;
+  void block(PhaseBlocked blocked, std::vector<Event>& effects);
   void enter(std::vector<Event>& effects);
   void go_on(std::vector<Event>& effects);
 

@@ -11,7 +11,7 @@
 
 namespace shmcoord {
 
-using coordination::StoredGuard;
+using coordination::StoredText;
 
 namespace {
 
@@ -32,11 +32,11 @@ State& present(const std::unique_ptr<State>& state) {
 
 }  // namespace
 
-std::pair<Guard, StoredGuard> GuardFlag::State::read() const {
+std::pair<Guard, StoredText> GuardFlag::State::read() const {
   const engine::Mapping& mapping = session->participant->mapping();
   auto stored = coordination::find_guard(mapping, name);
   if (!stored) throw process::no_such_name(engine::Kind::guard, name, mapping.name());
-  Guard guard = coordination::guard_from(name, stored->definition);
+  Guard guard = coordination::guard_from(name, stored->text);
   return {std::move(guard), *std::move(stored)};
 }
 

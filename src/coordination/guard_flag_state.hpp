@@ -25,7 +25,7 @@ struct GuardFlag::State {
       : session(std::move(of)), name(std::move(called)) {}
 
   /// Throws not_found, wrong_type, segment_corrupt.
-  [[nodiscard]] std::pair<Guard, coordination::StoredGuard> read() const;
+  [[nodiscard]] std::pair<Guard, coordination::StoredText> read() const;
   void tell(EventKind kind, const std::string& reason) const;
   void tell(const GuardOutcome& outcome) const;
 };

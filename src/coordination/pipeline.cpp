@@ -13,14 +13,20 @@
 
 // The rules of a pipeline, as pure functions.
 //
-// state                the next thing                      leads to
-// waiting              start                               running, entering the first phase
-// running, entering    result of the pre guard             passed, warned: inside      block, retry: blocked   fail:
-// failed running, inside      the command ended                   success: leaving            failure: failed running,
-// leaving     result of the post guard            passed, warned: the next phase, or done     as above blocked result
-// of the same guard            as above; never back to a phase that was left any but the last 3   cancel cancelled
+//   where                 what comes                  where it is then
+//   waiting               start                       entering the first phase
+//   entering              result of the pre guard     passed, warned: acquiring; block, retry: blocked; fail: failed
+//   acquiring             it is not free              blocked
+//                         it is held now              inside
+//   inside                the command ended           success: leaving; failure: failed
+//   leaving               result of the post guard    passed, warned: the next phase, or done; else as of entering
+//   blocked               what it is blocked on       as from where it was; never back to a phase that was left
+//   failed, or its        resume                      where it was; what was being acquired: back to the pre guard,
+//   runner died                                       which is to hold when the phase is entered
+//   not over              cancel                      cancelled
 //
-// A guard that there is none of has passed: entering and leaving are never seen without one.
+// A guard that there is none of has passed, and nothing to hold is held: entering and leaving are never seen without a
+// guard, nor acquiring without locks or permits.
 
 namespace shmcoord {
 namespace {
@@ -104,7 +110,7 @@ Event Pipeline::event(EventKind kind, std::string_view reason) const {
 
 std::optional<Guard> Pipeline::guard_to_evaluate() const {
   if (status_ != PipelineStatus::running && status_ != PipelineStatus::blocked) return std::nullopt;
-  if (step_ == PhaseStep::inside) return std::nullopt;
+  if (step_ == PhaseStep::inside || step_ == PhaseStep::acquiring) return std::nullopt;
   const GuardType type = step_ == PhaseStep::entering ? GuardType::pre : GuardType::post;
   const PhaseGuard& guard = *guard_of(type);
   return Guard{guard_id(type), guard.condition, guard.on_failure, phase().guards.wake_on};
@@ -122,10 +128,15 @@ void Pipeline::enter(std::vector<Event>& effects) {
 
 // Over the step that was to be done, up to the next one that somebody else has to do.
 void Pipeline::go_on(std::vector<Event>& effects) {
+  if (status_ == PipelineStatus::blocked) effects.push_back(event(EventKind::pipeline_resumed));
   status_ = PipelineStatus::running;
   blocked_.reset();
   switch (step_) {
     case PhaseStep::entering:
+      step_ = PhaseStep::acquiring;
+      if (phase().holds_anything()) return;
+      [[fallthrough]];
+    case PhaseStep::acquiring:
       step_ = PhaseStep::inside;
       effects.push_back(event(EventKind::phase_entered));
       return;
@@ -169,7 +180,6 @@ Pipeline::Step Pipeline::apply_guard_result(GuardType type, const GuardOutcome& 
       warning.other = id_;
       step.effects.push_back(std::move(warning));
     }
-    if (status_ == PipelineStatus::blocked) step.effects.push_back(event(EventKind::pipeline_resumed));
     next.go_on(step.effects);
     return step;
   }
@@ -180,12 +190,72 @@ Pipeline::Step Pipeline::apply_guard_result(GuardType type, const GuardOutcome& 
     step.effects.push_back(next.event(EventKind::pipeline_failed, next.failure_));
     return step;
   }
-  PhaseBlocked blocked{type, guard->name, failed->reason, guard->condition.str(),
-                       guard->wake_on.empty() ? default_wake_patterns(guard->condition) : guard->wake_on};
+  PhaseBlocked blocked = blocked_on_guard(type, failed->reason);
   if (const auto* const retry = std::get_if<Retry>(&failed->action)) blocked.retry_after = retry->delay;
-  next.status_ = PipelineStatus::blocked;
-  if (blocked_ != blocked) step.effects.push_back(event(EventKind::pipeline_blocked, failed->reason));
-  next.blocked_ = std::move(blocked);
+  next.block(std::move(blocked), step.effects);
+  return step;
+}
+
+PhaseBlocked Pipeline::blocked_on_guard(GuardType type, std::string_view reason) const {
+  const PhaseGuard& guard = *guard_of(type);
+  const auto& wake_on = phase().guards.wake_on;
+  PhaseBlocked blocked{std::string(reason), guard_id(type), guard.condition.str(),
+                       wake_on.empty() ? default_wake_patterns(guard.condition) : wake_on};
+  if (const auto* const retry = std::get_if<Retry>(&guard.on_failure)) blocked.retry_after = retry->delay;
+  return blocked;
+}
+
+PhaseBlocked Pipeline::blocked_on_holds(std::string_view reason) const {
+  PhaseBlocked blocked{std::string(reason)};
+  if (!phase().locks.empty()) blocked.wake_on.emplace_back("lock:*");
+  if (!phase().permits.empty()) blocked.wake_on.emplace_back("semaphore:*");
+  return blocked;
+}
+
+void Pipeline::block(PhaseBlocked blocked, std::vector<Event>& effects) {
+  const bool anew = status_ != PipelineStatus::blocked || blocked_->guard_id != blocked.guard_id;
+  if (anew) effects.push_back(event(EventKind::pipeline_blocked, blocked.waiting_on));
+  status_ = PipelineStatus::blocked;
+  blocked_ = std::move(blocked);
+}
+
+Pipeline::Step Pipeline::resume() const {
+  if (status_ == PipelineStatus::waiting) return start();
+  if (is_over(status_) && status_ != PipelineStatus::failed) {
+    refuse("pipeline '" + id_ + "' is " + std::string(to_string(status_)));
+  }
+  Step step{*this, {event(EventKind::pipeline_resumed)}};
+  Pipeline& next = step.pipeline;
+  next.status_ = PipelineStatus::running;
+  next.blocked_.reset();
+  next.failure_.clear();
+  if (step_ == PhaseStep::acquiring && phase().guards.pre) next.step_ = PhaseStep::entering;
+  return step;
+}
+
+void Pipeline::require_holding() const {
+  const bool goes_on = status_ == PipelineStatus::running || status_ == PipelineStatus::blocked;
+  if (goes_on && step_ != PhaseStep::entering && phase().holds_anything()) return;
+  refuse("pipeline '" + id_ + "' is in no phase that holds anything");
+}
+
+Pipeline::Step Pipeline::wait_for_holds(std::string_view waiting_on) const {
+  require_holding();
+  Step step{*this};
+  step.pipeline.block(blocked_on_holds(waiting_on), step.effects);
+  return step;
+}
+
+Pipeline::Step Pipeline::holds_acquired() const {
+  require_holding();
+  Step step{*this};
+  if (step_ == PhaseStep::acquiring) {
+    step.pipeline.go_on(step.effects);
+  } else if (status_ == PipelineStatus::blocked) {
+    step.effects.push_back(event(EventKind::pipeline_resumed));
+    step.pipeline.status_ = PipelineStatus::running;
+    step.pipeline.blocked_.reset();
+  }
   return step;
 }
 
@@ -193,13 +263,20 @@ Pipeline::Step Pipeline::finish_phase(std::string_view failure) const {
   if (status_ != PipelineStatus::running || step_ != PhaseStep::inside) {
     refuse("pipeline '" + id_ + "' is in no phase that could end");
   }
+  if (!failure.empty()) return fail(failure);
   Step step{*this};
-  if (failure.empty()) {
-    step.pipeline.go_on(step.effects);
-    return step;
+  step.pipeline.go_on(step.effects);
+  return step;
+}
+
+Pipeline::Step Pipeline::fail(std::string_view why) const {
+  if (status_ != PipelineStatus::running && status_ != PipelineStatus::blocked) {
+    refuse("pipeline '" + id_ + "' is " + std::string(to_string(status_)) + ", it cannot fail");
   }
+  Step step{*this};
   step.pipeline.status_ = PipelineStatus::failed;
-  step.pipeline.failure_ = "phase '" + phase().name + "': " + std::string(failure);
+  step.pipeline.blocked_.reset();
+  step.pipeline.failure_ = "phase '" + phase().name + "': " + std::string(why);
   step.effects.push_back(step.pipeline.event(EventKind::pipeline_failed, step.pipeline.failure_));
   return step;
 }

@@ -110,12 +110,12 @@ SavedState state_of(const engine::Mapping& mapping) {
     }
     highest = std::max(highest, seen.seq);
     if (seen.kind == Kind::guard) {
-      const auto stored = stored_guard(seen);
+      const auto stored = stored_text(seen);
       if (!stored) continue;
       SavedName name;
       name.kind = Kind::guard;
       name.name = seen.name;
-      name.definition = stored->definition;
+      name.definition = stored->text;
       state.names.push_back(std::move(name));
     } else {
       state.names.push_back(name_of(view, seen, now_ns));

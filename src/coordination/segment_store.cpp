@@ -251,8 +251,8 @@ class SegmentStore final : public Store, public std::enable_shared_from_this<Seg
   void add_guard(const Guard& guard) override { register_guard(session_, guard); }
   [[nodiscard]] std::optional<Guard> guard(std::string_view id) const override {
     if (kind_of(id) != Kind::guard) return std::nullopt;
-    const std::optional<StoredGuard> stored = find_guard(participant().mapping(), id);
-    return stored ? std::optional(guard_from(id, stored->definition)) : std::nullopt;
+    const std::optional<StoredText> stored = find_guard(participant().mapping(), id);
+    return stored ? std::optional(guard_from(id, stored->text)) : std::nullopt;
   }
   bool remove_guard(std::string_view id) override {
     if (!kind_of(id)) return false;

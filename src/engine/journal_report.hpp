@@ -58,8 +58,8 @@ class OperationReport {
   /// False: it is none that is told, or the word moved on, so it was.
   bool write(JournalDraft& d) const noexcept {
     d = {};
-    // The parts of a guard are nobody's hold; it tells of itself by notices.
-    if (P::load(rec_.kind) == static_cast<std::uint32_t>(Kind::guard) || !describe(d)) return false;
+    // The parts of a guard or a pipeline are nobody's hold; they tell of themselves by notices.
+    if (is_registered(static_cast<Kind>(P::load(rec_.kind))) || !describe(d)) return false;
     JournalHead& h = d.head;
     h.source = JournalSource::record;
     h.index = r_;

@@ -199,7 +199,10 @@ inline constexpr std::size_t long_text_bytes = max_holder + 1 + max_reason;  // 
 
 // --- names -----------------------------------------------------------------------------------------------------------
 
-enum class Kind : std::uint32_t { none = 0, lock = 1, semaphore = 2, guard = 3 };
+enum class Kind : std::uint32_t { none = 0, lock = 1, semaphore = 2, guard = 3, pipeline = 4 };
+
+/// One that nobody takes: what is said of it lies in its holds.
+constexpr bool is_registered(Kind kind) noexcept { return kind == Kind::guard || kind == Kind::pipeline; }
 
 /// "lock". Of a damaged one: "name".
 constexpr std::string_view word_of(Kind kind) noexcept {
@@ -207,6 +210,7 @@ constexpr std::string_view word_of(Kind kind) noexcept {
     case Kind::lock: return "lock";
     case Kind::semaphore: return "semaphore";
     case Kind::guard: return "guard";
+    case Kind::pipeline: return "pipeline";
     case Kind::none: break;
   }
   return "name";

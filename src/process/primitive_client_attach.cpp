@@ -88,6 +88,8 @@ Error no_such_name(Kind kind, std::string_view name, const std::string& segment)
   const auto advice = [&]() -> std::string {
     if (kind == Kind::lock) return "who acquires it makes it, `shmcoord inspect` lists those that there are";
     if (kind == Kind::guard) return "register it first: GuardFlag::add, `shmcoord guard add`";
+    if (kind == Kind::pipeline)
+      return "`shmcoord pipeline run` begins one, `shmcoord pipeline status` lists those that there are";
     return "create it first, with its capacity: `shmcoord sem create " + quoted + " --capacity N`";
   };
   return {Errc::not_found,

@@ -337,9 +337,9 @@ class Checker {
 
   void judge(const LockView& lock) {
     const bool is_lock = lock.kind == engine::Kind::lock;
-    const bool is_guard = lock.kind == engine::Kind::guard;
+    const bool is_registered = engine::is_registered(lock.kind);
     const std::string where = std::string(engine::word_of(lock.kind)) + " '" + lock.name + "'";
-    if (!is_lock && !is_guard && lock.kind != engine::Kind::semaphore) damage(where, "is of no known kind");
+    if (!is_lock && !is_registered && lock.kind != engine::Kind::semaphore) damage(where, "is of no known kind");
     if (lock.damaged) {
       damage(where, "its control word cannot be right");
       return;
@@ -347,7 +347,7 @@ class Checker {
     const bool quota = lock.per_session != 0;
     // The engine's own locks are of one; those that can be shared are of everything.
     const bool of_a_lock = lock.capacity == 1 || lock.capacity == core::max_capacity;
-    if ((lock.capacity == 0 && !quota) || ((is_lock || is_guard) && !of_a_lock)) {
+    if ((lock.capacity == 0 && !quota) || ((is_lock || is_registered) && !of_a_lock)) {
       damage(where, "its capacity is " + std::to_string(lock.capacity));
     }
     if (!quota && lock.members != 0) damage(where, "sessions joined it, but its capacity is fixed");

@@ -257,7 +257,7 @@ void use_guard(const std::shared_ptr<Participant>& me) {
   const Guard guard{"guard", GuardCondition::parse("lock_free(deploy)")};
   answer_or_error([&] { (void)coordination::add_guard(me, guard); });
   if (const auto stored = coordination::find_guard(me->mapping(), guard.name)) {
-    answer_or_error([&] { (void)coordination::guard_from(guard.name, stored->definition); });
+    answer_or_error([&] { (void)coordination::guard_from(guard.name, stored->text); });
     (void)coordination::verdict_of(me->mapping(), stored->record);
     (void)coordination::set_verdict(*me, guard.name, *stored, GuardFailed{"guard", Block{}, "fuzz"});
   }

@@ -119,6 +119,9 @@ using engine::word_of;
   if (kind == engine::Kind::guard) {
     throw Error(Errc::wrong_type, "'" + name + "' is a guard, which nobody holds; it is removed, not taken away");
   }
+  if (kind == engine::Kind::pipeline) {
+    throw Error(Errc::wrong_type, "'" + name + "' is a pipeline; `shmcoord pipeline cancel` ends it");
+  }
   return find_known(participant, name, kind);
 }
 

@@ -57,7 +57,7 @@ std::vector<const process::LockView*> of_kind(const process::Picture& picture, e
   std::vector<const process::LockView*> found;
   for (const process::LockView& lock : picture.locks) {
     // What is of no known kind is shown with the locks.
-    const bool known = lock.kind == engine::Kind::semaphore || lock.kind == engine::Kind::guard;
+    const bool known = lock.kind == engine::Kind::semaphore || engine::is_registered(lock.kind);
     if ((known ? lock.kind : engine::Kind::lock) == kind) found.push_back(&lock);
   }
   return found;
