@@ -54,6 +54,7 @@ TEST_F(JsonError, IsADocument) {
   expect_document({"--json", "reap", "--once"}, 2, "segment_not_found");
   expect_document({"--json", "segment", "remove"}, 2, "segment_not_found");
   expect_document({"--json", "lock", "status", "x"}, 2, "segment_not_found");
+  expect_document({"--json", "lock", "status", "run"}, 2, "segment_not_found");
   expect_document({"--json", "sem", "create", "x", "--capacity", "0"}, 64, "usage");
   ASSERT_EQ(run({"lock", "acquire", "x", "--holder", "a"}).code(), 0);
   expect_document({"--json", "sem", "create", "x", "--capacity", "1"}, 64, "wrong_type");

@@ -289,19 +289,20 @@ Audience audience_of(const std::vector<std::string>& words) {
            });
   };
   bool json = false;
-  bool run = false;
+  std::string path;
+  const auto runs_commands = [&path] { return path == "run" || path == "pipeline run" || path == "pipeline resume"; };
   for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
     if (words[i] == "--json") {
       json = true;
     } else if (needs_value(words[i])) {
       ++i;
     } else if (!words[i].starts_with('-')) {
-      if (run) break;  // the command of `run`, with words of its own
-      run = words[i] == "run";
+      if (path == "run") break;  // the command, with words of its own
+      if (!runs_commands()) path += (path.empty() ? "" : " ") + words[i];
     }
   }
   if (!json) return Audience::people;
-  return run ? Audience::run_programs : Audience::programs;
+  return runs_commands() ? Audience::run_programs : Audience::programs;
 }
 
 // Another process cut the segment's file off under the mapping. Nothing else in this program can raise SIGBUS; in that

@@ -57,6 +57,12 @@ bool wanted(const EventsArgs& args, const Event& e) {
                      [&](const std::string& p) { return core::pattern_matches(p, e.name()); });
 }
 
+std::string_view what_other_is(const Event& e) {
+  if (e.kind == EventKind::lock_denied) return "held by";
+  if (e.kind >= EventKind::pipeline_blocked && e.kind <= EventKind::phase_left) return "phase";
+  return e.kind >= EventKind::guard_registered && e.kind <= EventKind::guard_failed ? "pipeline" : "now";
+}
+
 }  // namespace
 
 std::string event_text(const Event& e, std::int64_t wall_ns) {
@@ -76,9 +82,7 @@ std::string event_text(const Event& e, std::int64_t wall_ns) {
   if (e.token != 0) line += fmt::format(", token {}", e.token);
   if (is_of_semaphore(e)) line += fmt::format("{} {} available", room ? " " : ",", e.available);
   if (e.why != Loss::none) line += fmt::format(": {}", describe(e.why));
-  if (!e.other.empty()) {
-    line += fmt::format(", {} {}", e.kind == EventKind::lock_denied ? "held by" : "now", printable(e.other));
-  }
+  if (!e.other.empty()) line += fmt::format(", {} {}", what_other_is(e), printable(e.other));
   if (!e.reason.empty()) line += ", reason: " + printable(e.reason);
   return line;
 }

@@ -58,6 +58,8 @@ void say_under(std::string_view lines) {
   if (!lines.empty() && audience != Audience::run_programs) write_error_line(std::string(lines));
 }
 
+void say_document(const std::string& document) { write_error_line(document + '\n'); }
+
 void say_error(std::string_view code, std::string_view text) {
   const bool for_people = audience == Audience::people;
   const std::string document =

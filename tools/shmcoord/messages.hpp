@@ -34,6 +34,8 @@ void speak_to(Audience audience) noexcept;
 void say(std::string_view text);
 /// Lines that belong to what was said last, each with its line break and fit to be printed. For people only.
 void say_under(std::string_view lines);
+/// For programs that run a command: one document on standard error.
+void say_document(const std::string& document);
 /// As say(), for what is the reason of an exit code other than 0. Programs get {"error":{"code":…,"message":…}}, on
 /// standard output unless the command's own document is there already.
 void say_error(std::string_view code, std::string_view text);

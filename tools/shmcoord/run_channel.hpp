@@ -17,8 +17,8 @@ struct Order {
   Kind kind = Kind::signal;
   std::int32_t signal = 0;      // signal
   std::int32_t foreground = 0;  // start: the command gets the terminal
-  std::int32_t reserved = 0;
-  std::int64_t grace_ns = 0;  // end: from SIGTERM to SIGKILL
+  std::int32_t which = 0;       // start: number of the command
+  std::int64_t grace_ns = 0;    // end: from SIGTERM to SIGKILL
 };
 
 struct Report {

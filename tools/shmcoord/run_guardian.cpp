@@ -64,36 +64,50 @@ class Watch {
     ::sigaddset(&child, SIGCHLD);
     child_fd_ = ::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
   }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+  ~Watch() {
+    ::close(child_fd_);
+    if (lock_ >= 0) ::close(lock_);
+  }
 
-  /// Until the command and its tree are gone.
-  void run() {
-    if (!start()) return;
+  /// Until the command and its tree are gone. False: there will be no command any more.
+  bool run() {
+    std::optional<Channel::Received> order;
+    do {  // what was meant for the one before may come late
+      order = channel_.receive_order();
+      if (!order) return false;
+    } while (order->order.kind != Order::Kind::start);
+    if (!start(*order)) return true;
     while (look_for_ends()) wait();
+    return true;
   }
 
  private:
-  bool start() {
-    const auto got = channel_.receive_order();
-    if (!got || got->order.kind != Order::Kind::start) return false;
-    int lock = -1;
-    if (got->fd >= 0) {
-      lock = ::fcntl(got->fd, F_DUPFD_CLOEXEC, lock_descriptor);
-      if (lock < 0) lock = got->fd;
+  bool start(const Channel::Received& got) {
+    if (got.fd >= 0) {
+      lock_ = ::fcntl(got.fd, F_DUPFD_CLOEXEC, lock_descriptor);
+      if (lock_ < 0) {
+        lock_ = got.fd;
+      } else {
+        ::close(got.fd);
+      }
     }
     std::vector<std::string> added = task_.environment;
-    for (std::size_t at = 0; at < got->text.size();) {
-      const auto end = std::min(got->text.find('\0', at), got->text.size());
-      added.push_back(got->text.substr(at, end - at));
+    for (std::size_t at = 0; at < got.text.size();) {
+      const auto end = std::min(got.text.find('\0', at), got.text.size());
+      added.push_back(got.text.substr(at, end - at));
       at = end + 1;
     }
     std::vector<char*> argv;
-    argv.reserve(task_.command.size() + 1);
-    for (const std::string& word : task_.command) argv.push_back(const_cast<char*>(word.c_str()));
+    const std::vector<std::string>& command = task_.commands.at(static_cast<std::size_t>(got.order.which));
+    argv.reserve(command.size() + 1);
+    for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
     argv.push_back(nullptr);
     const std::vector<char*> envp = merge_environment(added);
     volatile int error = 0;
     command_ =
-        launch({argv.data(), envp.data(), &task_.original_mask, got->order.foreground != 0 ? task_.terminal : -1, lock},
+        launch({argv.data(), envp.data(), &task_.original_mask, got.order.foreground != 0 ? task_.terminal : -1, lock_},
                error);
     if (command_ < 0 || error != 0) {
       const int why = command_ < 0 ? errno : error;
@@ -215,6 +229,7 @@ class Watch {
   const GuardianTask& task_;
   const Channel& channel_;
   int child_fd_ = -1;
+  int lock_ = -1;
   pid_t command_ = 0;
   int status_ = 0;
   bool reaped_ = false;
@@ -228,7 +243,8 @@ class Watch {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   ::prctl(PR_SET_NAME, "shmcoord-guard");
   try {
-    Watch(task, channel).run();
+    while (Watch(task, channel).run() && task.again) {
+    }
   } catch (...) {
     // No memory before the command was started: the channel's end tells.
   }

@@ -32,10 +32,11 @@
 namespace shmcoord::tool {
 
 struct GuardianTask {
-  std::vector<std::string> command;
-  std::vector<std::string> environment;  // NAME=VALUE, beside those that come with the order to start
-  sigset_t original_mask{};              // what the command gets
-  int terminal = -1;                     // of the command, when it is told to be in the foreground
+  std::vector<std::vector<std::string>> commands;  // one runs at a time
+  bool again = false;                              // when one has ended, the next order to start may come
+  std::vector<std::string> environment;            // NAME=VALUE, beside those that come with the order to start
+  sigset_t original_mask{};                        // what the command gets
+  int terminal = -1;                               // of the command, when it is told to be in the foreground
   bool wait_tree = true;
   long long grace_ns = 0;
 };

@@ -101,7 +101,7 @@ Plan plan_of(const Arguments& arguments) {
   plan.holder = holder ? *holder : default_holder();
   const auto reason = reason_of(arguments);
   plan.reason = reason ? *reason : default_reason(arguments.words, plan.holder.size());
-  plan.task.command = arguments.words;
+  plan.task.commands = {arguments.words};
   plan.task.wait_tree = !arguments.has("--no-wait-tree");
   const auto grace = arguments.value("--grace");
   plan.task.grace_ns = (grace ? parse_duration("--grace", *grace, Zero::allowed) : std::chrono::seconds(5)).count();
