@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "shmcoord/condition.hpp"
+#include "shmcoord/error.hpp"
 #include "shmcoord/event.hpp"
 #include "shmcoord/export.hpp"
 #include "shmcoord/guard.hpp"
@@ -33,6 +34,22 @@ enum class GuardType : std::uint8_t { pre, post };  ///< S1-125
 struct PhaseGuard {
   GuardCondition condition;
   GuardAction on_failure = Block{};
+  friend bool operator==(const PhaseGuard&, const PhaseGuard&) = default;
+};
+
+/// A mistake in a pipeline that was written as JSON: where, and what was expected there.
+class SHMCOORD_EXPORT PipelineTextError : public Error {
+ public:
+  /// Both count from 1, `column` in characters; 0: it is not at one place.
+  PipelineTextError(std::size_t line, std::size_t column, const std::string& what);
+  ~PipelineTextError() override;
+
+  [[nodiscard]] std::size_t line() const noexcept { return line_; }
+  [[nodiscard]] std::size_t column() const noexcept { return column_; }
+
+ private:
+  std::size_t line_;
+  std::size_t column_;
 };
 
 /// S1-122, S1-123.
@@ -44,12 +61,20 @@ struct SHMCOORD_EXPORT PhaseGuards {
   [[nodiscard]] PhaseGuards with_pre(GuardCondition condition, GuardAction on_failure = Block{}) const;
   [[nodiscard]] PhaseGuards with_post(GuardCondition condition, GuardAction on_failure = Block{}) const;
   [[nodiscard]] PhaseGuards with_wake_on(std::vector<std::string> patterns) const;
+
+  /// {"pre": …, "post": …, "wake_on": […]} as in a phase of Pipeline::json(); parse_json() of it gives equal ones.
+  [[nodiscard]] std::string json() const;
+  /// Throws PipelineTextError.
+  [[nodiscard]] static PhaseGuards parse_json(std::string_view text);
+
+  friend bool operator==(const PhaseGuards&, const PhaseGuards&) = default;
 };
 
 /// Permits that are held during a phase.
 struct PhasePermits {
   std::string semaphore;
   std::uint32_t weight = 1;
+  friend bool operator==(const PhasePermits&, const PhasePermits&) = default;
 };
 
 /// S1-124, C-59.
@@ -61,6 +86,7 @@ struct GuardedPhase {
   std::vector<PhasePermits> permits = {};
 
   [[nodiscard]] bool holds_anything() const noexcept { return !locks.empty() || !permits.empty(); }
+  friend bool operator==(const GuardedPhase&, const GuardedPhase&) = default;
 };
 
 enum class PipelineStatus : std::uint8_t {
@@ -97,9 +123,30 @@ class SHMCOORD_EXPORT Pipeline {
  public:
   struct Step;
 
-  /// Errors: invalid_argument (no id, no phases, two phases of one name, a name, condition, pattern or weight that
-  /// cannot be), ConditionError.
+  static constexpr std::size_t max_text = std::size_t{16} << 20U;  ///< bytes, as JSON
+
+  /// Errors: invalid_argument (no id, no phases, two phases of one name, a name, command, condition, pattern or weight
+  /// that cannot be), ConditionError.
   Pipeline(std::string id, std::vector<GuardedPhase> phases);
+
+  /// A pipeline that waits, of its definition. Throws PipelineTextError, and makes nothing then.
+  ///
+  ///   {"id": "release",
+  ///    "phases": [{"name": "build",
+  ///                "command": ["make", "all"],
+  ///                "pre": "lock_free(main) && !file_exists('.hold')",
+  ///                "post": {"condition": "file_exists(out)", "on_failure": "retry:5s"},
+  ///                "wake_on": ["lock:*"],
+  ///                "locks": ["main"],
+  ///                "permits": {"agents": 2}}]}
+  ///
+  /// Of a phase only the name is needed. A command that is one text is run by `/bin/sh -c`. A guard is a condition, as
+  /// text or as GuardCondition::parse_json() takes it; or that as "condition", beside "on_failure": "block", "warn",
+  /// "retry:DUR" (like 250ms, 5s, 2m or 1h) or "fail:TEXT". "permits" has a weight for each semaphore.
+  [[nodiscard]] static Pipeline parse_json(std::string_view text);
+  /// The definition as one line, equal for equal ones; parse_json() of it gives an equal definition, if it is not
+  /// longer than max_text.
+  [[nodiscard]] std::string json() const;
 
   [[nodiscard]] const std::string& id() const noexcept { return id_; }
   [[nodiscard]] const std::vector<GuardedPhase>& phases() const noexcept { return phases_; }

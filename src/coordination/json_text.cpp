@@ -9,6 +9,7 @@
 #include <boost/json/basic_parser_impl.hpp>
 
 #include "base/printable.hpp"
+#include "base/utf8.hpp"
 
 namespace shmcoord::coordination {
 namespace {
@@ -69,7 +70,26 @@ class Keys {
   std::vector<std::set<std::string>> objects_;
 };
 
+// Of the string that ends with the quote there: back to one that is not behind a backslash.
+std::size_t begin_of_string(std::string_view text, std::size_t end) {
+  for (std::size_t at = end; at-- > 0;) {
+    if (text[at] == '"' && (at == 0 || text[at - 1] != '\\')) return at;
+  }
+  return end;
+}
+
 }  // namespace
+
+TextPlace place_of(std::string_view text, std::size_t byte) {
+  const std::string_view before = text.substr(0, byte);
+  const std::size_t line_end = before.rfind('\n');  // none: one more is 0
+  TextPlace place{static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n')) + 1, 1};
+  for (std::size_t at = line_end + 1; at < before.size(); ++place.column) {
+    char32_t code = 0;
+    at += std::max<std::size_t>(1, base::utf8_sequence(text.substr(at), &code));
+  }
+  return place;
+}
 
 bool parse_json(std::string_view text, std::size_t max_depth, json::value& value, JsonFault& fault) {
   json::parse_options options;
@@ -88,13 +108,13 @@ bool parse_json(std::string_view text, std::size_t max_depth, json::value& value
       return true;
     }
   }
-  const std::string_view before = text.substr(0, read);
-  const std::size_t line = before.rfind('\n');
+  if (!twice.empty()) read = begin_of_string(text, read);
+  const TextPlace place = place_of(text, read);
   fault.what = twice.empty() ? "this is no JSON: " + error.message()
                              : "\"" + base::shortened(base::printable(twice), 60) + "\" is there twice";
   fault.byte = read;
-  fault.line = static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n')) + 1;
-  fault.column = (line == std::string_view::npos ? read : read - line - 1) + 1;
+  fault.line = place.line;
+  fault.column = place.column;
   return false;
 }
 

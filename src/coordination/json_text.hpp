@@ -13,10 +13,17 @@
 
 namespace shmcoord::coordination {
 
+/// As an editor counts: both from 1, the column in characters.
+struct TextPlace {
+  std::size_t line = 0;
+  std::size_t column = 0;
+};
+[[nodiscard]] TextPlace place_of(std::string_view text, std::size_t byte);
+
 struct JsonFault {
   std::string what = {};
-  std::size_t byte = 0;  // behind how many
-  std::size_t line = 0;  // from 1
+  std::size_t byte = 0;  // behind how many; of a key that is there twice, where it begins
+  std::size_t line = 0;  // as place_of() that byte
   std::size_t column = 0;
 };
 

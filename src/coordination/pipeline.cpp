@@ -1,13 +1,9 @@
 #include "shmcoord/pipeline.hpp"
 
 #include <array>
-#include <set>
 #include <utility>
 
-#include "base/printable.hpp"
-#include "coordination/guard_store.hpp"
-#include "core/names.hpp"
-#include "process/call_arguments.hpp"
+#include "coordination/pipeline_check.hpp"
 #include "shmcoord/error.hpp"
 #include "shmcoord/guard_flag.hpp"
 
@@ -32,12 +28,6 @@ namespace shmcoord {
 namespace {
 
 [[noreturn]] void refuse(const std::string& what) { throw Error(Errc::invalid_argument, what); }
-
-void require_name(const std::string& what, const std::string& name) {
-  if (const auto fault = core::check_name(name); !fault.empty()) {
-    refuse(what + " '" + base::shortened(base::printable(name), 60) + "' " + std::string(fault));
-  }
-}
 
 }  // namespace
 
@@ -66,29 +56,8 @@ PhaseGuards PhaseGuards::with_wake_on(std::vector<std::string> patterns) const {
 }
 
 Pipeline::Pipeline(std::string id, std::vector<GuardedPhase> phases) : id_(std::move(id)), phases_(std::move(phases)) {
-  require_name("the id of the pipeline", id_);
-  if (phases_.empty()) refuse("pipeline '" + id_ + "' has no phases");
-  std::set<std::string_view> names;
-  for (current_ = 0; current_ < phases_.size(); ++current_) {
-    const GuardedPhase& phase = phases_[current_];
-    require_name("the name of phase " + std::to_string(current_ + 1), phase.name);
-    if (!names.insert(phase.name).second) refuse("there are two phases '" + phase.name + "'");
-    std::set<std::string_view> held;
-    const auto hold = [&](const std::string& name) {
-      require_name("phase '" + phase.name + "': the name", name);
-      if (!held.insert(name).second) refuse("phase '" + phase.name + "' holds '" + name + "' twice");
-    };
-    for (const std::string& lock : phase.locks) hold(lock);
-    for (const PhasePermits& permits : phase.permits) {
-      hold(permits.semaphore);
-      process::require_permits("the weight", permits.weight);
-    }
-    for (const GuardType type : {GuardType::pre, GuardType::post}) {
-      const auto& guard = guard_of(type);
-      if (guard) coordination::check_guard({"g", guard->condition, guard->on_failure, phase.guards.wake_on});
-    }
-  }
-  current_ = 0;
+  coordination::PipelinePart part;
+  coordination::check_pipeline(id_, phases_, part);
 }
 
 const std::optional<PhaseGuard>& Pipeline::guard_of(GuardType type) const noexcept {

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/duration.hpp"
 #include "base/printable.hpp"
 #include "core/names.hpp"
 #include "engine/layout.hpp"
@@ -15,7 +16,7 @@
 
 namespace shmcoord::process {
 
-inline constexpr std::chrono::nanoseconds longest_duration = std::chrono::hours{24 * 3650};
+using base::longest_duration;
 
 inline void require_holder(std::string_view holder) {
   if (const std::string_view wrong = core::check_name(holder); !wrong.empty()) {

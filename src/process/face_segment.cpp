@@ -37,7 +37,8 @@ void require_unused(const std::string& name, const engine::OpenOptions& options)
   process::sweep(*mapping, process::real_clock().now_ns());  // the dead do not keep a segment in use
   for (const process::EntryView& e : process::take_snapshot(*mapping, process::real_clock().now_ns()).entries) {
     if (e.phase == engine::Phase::lost || e.phase == engine::Phase::prepared) continue;
-    if (engine::is_registered(e.kind) && e.slot == engine::detached_slot) continue;  // like a semaphore that nobody uses
+    if (engine::is_registered(e.kind) && e.slot == engine::detached_slot)
+      continue;  // like a semaphore that nobody uses
     throw Error(Errc::in_use, "segment " + mapping->path() + " is in use: '" + e.name + "' is held or waited for by '" +
                                   e.holder + "'; end it first, or use force (--force)");
   }

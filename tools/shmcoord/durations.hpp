@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/duration.hpp"
+
 // Durations as people write and read them.
 
 namespace shmcoord::tool {
@@ -15,12 +17,9 @@ struct UsageError {
   std::string excerpt = {};  // lines to stand under it: what was typed, and where in it
 };
 
-inline constexpr std::chrono::nanoseconds longest_duration = std::chrono::hours{24 * 3650};
+using base::Zero;
 
-enum class Zero : bool { refused, allowed };
-
-/// "250ms", "1.5s", "2m", "1h"; more than zero and at most ten years. A bare "0" (or zero of a unit) only where it is
-/// allowed. Throws UsageError that names `option`, e.g. "--ttl".
+/// As base::parse_duration(). Throws UsageError that names `option`, e.g. "--ttl".
 [[nodiscard]] std::chrono::nanoseconds parse_duration(std::string_view option, std::string_view text,
                                                       Zero zero = Zero::refused);
 

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/utf8.hpp"
+#include "coordination/guard_action.hpp"
 #include "shmcoord/display_width.hpp"
 #include "shmcoord/durations.hpp"
 #include "shmcoord/render.hpp"
@@ -93,15 +94,13 @@ std::optional<GuardCondition> condition_of(const Arguments& arguments) {
 }
 
 GuardAction action_of(const Arguments& arguments) {
-  constexpr std::string_view retry = "retry:";
-  constexpr std::string_view fail = "fail:";
   const std::string text = arguments.value("--on-failure").value_or("block");
-  if (text == "block") return Block{};
-  if (text == "warn") return Warn{};
-  if (text.starts_with(retry)) return Retry{parse_duration("--on-failure retry", text.substr(retry.size()))};
-  if (text.starts_with(fail) && text.size() > fail.size()) return Fail{text.substr(fail.size())};
-  throw UsageError{"--on-failure: '" + text +
-                   "' is none of block, warn, retry:DUR (like retry:5s) and fail:TEXT (like fail:frozen)"};
+  GuardAction action;
+  std::string wrong = coordination::parse_action(text, action);
+  // On a command line it was meant to go on: a variable was empty.
+  if (text == "fail:") wrong = "the text behind 'fail:' is missing";
+  if (!wrong.empty()) throw UsageError{"--on-failure: " + wrong};
+  return action;
 }
 
 AskOptions ask_options_of(const Arguments& arguments) {
