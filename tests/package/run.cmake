@@ -3,6 +3,8 @@
 #   cmake -D SOURCE=… -D BUILD=… -D SCRATCH=… -D CXX=… -D NM=… -D READELF=… -D PKG_CONFIG=… -D GENERATOR=… -P run.cmake
 #
 # The program that is built is the first C++ block of README.md, so the README cannot show what does not work.
+#
+# With -D PREFIX=/usr instead of BUILD it installs nothing, and uses what is there (tests/package/deb).
 
 function(run)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE out)
@@ -15,8 +17,20 @@ function(run)
 endfunction()
 
 file(REMOVE_RECURSE ${SCRATCH})
-set(prefix ${SCRATCH}/prefix)
-run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${prefix})
+if(PREFIX)
+  set(prefix ${PREFIX})
+else()
+  set(prefix ${SCRATCH}/prefix)
+  run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${prefix})
+endif()
+set(library_dirs ${prefix}/lib ${prefix}/lib64 ${prefix}/lib/*-linux-gnu)
+list(TRANSFORM library_dirs APPEND /libshmcoord.so OUTPUT_VARIABLE library)
+file(GLOB library ${library})
+list(LENGTH library count)
+if(NOT count EQUAL 1)
+  message(FATAL_ERROR "one libshmcoord.so was expected in ${library_dirs}: ${library}")
+endif()
+cmake_path(GET library PARENT_PATH library_dir)
 
 # A segment of our own, or two test runs on one host would meet in it.
 string(RANDOM LENGTH 12 ALPHABET 0123456789abcdef id)
@@ -39,16 +53,16 @@ file(WRITE ${main} "${example}")
 
 run(${CMAKE_COMMAND} -S ${SOURCE}/tests/package -B ${SCRATCH}/build -G ${GENERATOR}
   -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_CXX_COMPILER=${CXX} -DEXAMPLE=${main}
+  -DPACKAGE=${library_dir}/cmake/shmcoord
   -DTASKS_EXAMPLE=${SOURCE}/tests/tasks/examples/shared_semaphore.cpp
   -DADAPTERS_EXAMPLE=${SOURCE}/tests/adapters/examples/guarded_step.cpp
   -DMANAGER_EXAMPLE=${SOURCE}/tests/coordination/examples/two_stores.cpp)
 run(${CMAKE_COMMAND} --build ${SCRATCH}/build)
 
-file(GLOB_RECURSE library ${prefix}/*/libshmcoord.so)
-file(GLOB_RECURSE pc ${prefix}/*/shmcoord.pc)
-cmake_path(GET library PARENT_PATH library_dir)
-cmake_path(GET pc PARENT_PATH pc_dir)
-set(ENV{PKG_CONFIG_PATH} ${pc_dir})
+if(NOT EXISTS ${library_dir}/pkgconfig/shmcoord.pc)
+  message(FATAL_ERROR "there is no shmcoord.pc")
+endif()
+set(ENV{PKG_CONFIG_PATH} ${library_dir}/pkgconfig)
 run(${PKG_CONFIG} --cflags --libs shmcoord)
 separate_arguments(flags UNIX_COMMAND "${out}")
 run(${CXX} -std=c++20 ${main} -o ${SCRATCH}/by_pkg_config ${flags})
@@ -105,14 +119,50 @@ foreach(symbol IN LISTS symbols)
   endif()
 endforeach()
 
-if(EXISTS ${prefix}/bin/shmcoord)
+# A build without the tool installs none.
+if(PREFIX OR EXISTS ${prefix}/bin/shmcoord)
   unset(ENV{LD_LIBRARY_PATH})
   run(${prefix}/bin/shmcoord --help)
   # What needs the adapters is found in libexec; the tool itself stays free of them.
-  run(${prefix}/bin/shmcoord guard eval --condition "command('test -d .') && file_exists(prefix)" --directory ${SCRATCH})
+  run(${prefix}/bin/shmcoord guard eval --directory ${SCRATCH}
+    --condition "command('test -d .') && file_exists(main.cpp)")
   run(${READELF} -d ${prefix}/bin/shmcoord)
   if(out MATCHES "libgit2|libre2")
     message(FATAL_ERROR "the tool needs what only its adapters may need:\n${out}")
   endif()
+
+  # The units are where systemd looks, and the tool has the options that they give it.
+  run(${prefix}/bin/shmcoord help reap)
+  set(help "${out}")
+  find_program(SYSTEMD_ANALYZE systemd-analyze)
+  foreach(unit shmcoord-reap.service shmcoord-reap@.service)
+    file(READ ${prefix}/lib/systemd/user/${unit} text)
+    if(NOT text MATCHES "\nExecStart=([^ \n]+) reap( [^\n]*)?\n")
+      message(FATAL_ERROR "${unit} does not start the reaper:\n${text}")
+    endif()
+    set(program ${CMAKE_MATCH_1})
+    string(REGEX MATCHALL " --?[a-z][a-z-]*" options "${CMAKE_MATCH_2}")
+    foreach(option IN LISTS options)
+      string(STRIP ${option} option)
+      if(NOT help MATCHES "[ ,]${option}[ ,\n]")
+        message(FATAL_ERROR "${unit}: `shmcoord reap` has no ${option}:\n${help}")
+      endif()
+    endforeach()
+    # Installed elsewhere than it was configured for, it names the place that it was configured for.
+    if(PREFIX AND NOT program STREQUAL "${prefix}/bin/shmcoord")
+      message(FATAL_ERROR "${unit} starts ${program}")
+    endif()
+    if(NOT SYSTEMD_ANALYZE)
+      message(STATUS "${unit}: not verified, there is no systemd-analyze")
+      continue()
+    endif()
+    string(REPLACE "${program}" "${prefix}/bin/shmcoord" text "${text}")
+    file(WRITE ${SCRATCH}/units/${unit} "${text}")
+    set(ENV{XDG_RUNTIME_DIR} ${SCRATCH})
+    run(${SYSTEMD_ANALYZE} --user --man=no verify ${SCRATCH}/units/${unit})
+    if(out MATCHES "shmcoord-reap")  # what it does not know it ignores, and says so
+      message(FATAL_ERROR "${unit}: ${out}")
+    endif()
+  endforeach()
 endif()
 file(REMOVE_RECURSE ${SCRATCH})

@@ -1,12 +1,17 @@
 # What `cmake --install` puts where: library, headers, CMake package, pkg-config file, tool (in libexec what of it needs
 # the adapters), completion, manual page; and the components, which only those who ask for them link: for coroutines
 # (needs Boost), for what guards ask outside (needs libgit2 and RE2), and for tests.
+#
+# For who installs a part (`cmake --install --component`, package.cmake) it is three of them: shmcoord_tool,
+# shmcoord_library, which is what a linked program needs at run time, and shmcoord_development, which is the rest.
 include(CMakePackageConfigHelpers)
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME shmcoord_development)
 
 if(TARGET shmcoord)
   set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/shmcoord)
   install(TARGETS shmcoord EXPORT shmcoordTargets
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+      COMPONENT shmcoord_library NAMELINK_COMPONENT shmcoord_development
     FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   install(EXPORT shmcoordTargets NAMESPACE shmcoord:: DESTINATION ${package_dir})
   install(TARGETS shmcoord_tasks_component EXPORT shmcoordTasksTargets
@@ -42,6 +47,7 @@ if(TARGET shmcoord)
 endif()
 
 if(TARGET shmcoord_tool)
+  set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME shmcoord_tool)
   install(TARGETS shmcoord_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   if(TARGET shmcoord_adapters_tool)
     install(TARGETS shmcoord_adapters_tool RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/shmcoord)
@@ -49,8 +55,16 @@ if(TARGET shmcoord_tool)
   if(NOT CMAKE_CROSSCOMPILING)
     install(FILES ${PROJECT_BINARY_DIR}/shmcoord.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
   endif()
-endif()
-if(EXISTS ${PROJECT_SOURCE_DIR}/tools/completion/shmcoord.bash)
   install(FILES ${PROJECT_SOURCE_DIR}/tools/completion/shmcoord.bash
     DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME shmcoord)
+
+  # For systemd, of each user and not of the host, since a segment belongs to a user: one unit for the default segment,
+  # and one for any other by its name. systemd looks in lib of a prefix, whatever its libraries' folder is.
+  set(units shmcoord-reap shmcoord-reap@)
+  set(segments default-%U %i)  # the user's number; what stands behind the @
+  foreach(unit SHMCOORD_REAP_SEGMENT IN ZIP_LISTS units segments)
+    configure_file(${CMAKE_CURRENT_LIST_DIR}/shmcoord-reap.service.in ${PROJECT_BINARY_DIR}/${unit}.service @ONLY)
+    install(FILES ${PROJECT_BINARY_DIR}/${unit}.service DESTINATION lib/systemd/user)
+  endforeach()
 endif()
+unset(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME)
