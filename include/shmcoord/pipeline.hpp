@@ -108,6 +108,7 @@ enum class PhaseStep : std::uint8_t {
   inside,     ///< its command is to be run
   leaving,    ///< its post guard is to be evaluated; the command is not run again (C-24)
 };
+[[nodiscard]] SHMCOORD_EXPORT std::string_view to_string(PhaseStep step) noexcept;
 
 /// Why a pipeline does not go on (S1-126).
 struct PhaseBlocked {

@@ -11,10 +11,11 @@
 // A segment written down as a file of JSON, and made anew from it: after a reboot, or when it was lost (S0-88, S1-139
 // to S1-141, S1-145, S1-156).
 //
-// What is kept: locks, semaphores and guards with their configuration, and who holds what. What comes back is what does
-// not end with a process: detached holds, with their tokens and ages, so that one that was stale is stale again (C-29).
-// A hold that is bound to a process comes back if that process still runs; those of sessions do not, since a process
-// finds only its own segment. Waiters do not.
+// What is kept: locks, semaphores and guards with their configuration, who holds what, and pipelines with how far they
+// came. What comes back is what does not end with a process: detached holds, with their tokens and ages, so that one
+// that was stale is stale again (C-29); of a pipeline all but its runner, so it can be resumed. A hold that is bound to
+// a process comes back if that process still runs; those of sessions do not, since a process finds only its own
+// segment. Waiters do not.
 //
 // Tokens never go back: a snapshot reserves tokens beyond those that were given out, no more than those are given out
 // until a newer snapshot reserved more, and what is restored begins above. That is about the newest snapshot of a
@@ -27,6 +28,7 @@ struct SnapshotCounts {
   std::size_t locks = 0;
   std::size_t semaphores = 0;
   std::size_t guards = 0;
+  std::size_t pipelines = 0;
   std::size_t holds = 0;  ///< of locks and semaphores
   friend bool operator==(const SnapshotCounts&, const SnapshotCounts&) = default;
 };

@@ -37,6 +37,12 @@ std::string_view to_string(PipelineStatus status) noexcept {
   return at < names.size() ? names[at] : "unknown";
 }
 
+std::string_view to_string(PhaseStep step) noexcept {
+  constexpr std::array<std::string_view, 4> names{"entering", "acquiring", "inside", "leaving"};
+  const auto at = static_cast<std::size_t>(step);
+  return at < names.size() ? names[at] : "unknown";
+}
+
 PhaseGuards PhaseGuards::with_pre(GuardCondition condition, GuardAction on_failure) const {
   PhaseGuards guards = *this;
   guards.pre = PhaseGuard{std::move(condition), std::move(on_failure)};

@@ -221,11 +221,11 @@ std::string PhaseGuards::json() const { return json::serialize(written(*this)); 
 PhaseGuards PhaseGuards::parse_json(std::string_view text) {
   constexpr std::string_view form = R"(an object with "pre", "post" or "wake_on")";
   return read_text(text, form, [&](const json::value& root, PipelinePart& part) {
-  Members members(root, form);
-  PhaseGuards guards = guards_of(members);
-  members.done();
-  coordination::check_guards(guards, part);
-  return guards;
+    Members members(root, form);
+    PhaseGuards guards = guards_of(members);
+    members.done();
+    coordination::check_guards(guards, part);
+    return guards;
   });
 }
 

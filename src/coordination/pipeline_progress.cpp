@@ -1,4 +1,3 @@
-#include <array>
 #include <string>
 #include <string_view>
 
@@ -17,7 +16,6 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::array<std::string_view, 4> step_names{"entering", "acquiring", "inside", "leaving"};
 constexpr std::string_view on_guard = "guard";
 constexpr std::string_view on_holds = "holds";
 // Of the reasons, if all of it would be too long for a reason of a hold.
@@ -48,9 +46,8 @@ Enum one_of(std::string_view text, int last, Name&& name) {
 
 std::string Pipeline::progress() const {
   for (std::size_t most = longest_reason;; most /= 2) {
-    json::object object{{"status", view_of(to_string(status_))},
-                        {"phase", view_of(phase().name)},
-                        {"step", view_of(step_names[static_cast<std::size_t>(step_)])}};
+    json::object object{
+        {"status", view_of(to_string(status_))}, {"phase", view_of(phase().name)}, {"step", view_of(to_string(step_))}};
     if (blocked_) {
       object["on"] = view_of(blocked_->guard_id.empty() ? on_holds : on_guard);
       object["waiting_on"] = view_of(base::shortened(base::printable(blocked_->waiting_on), most));
@@ -69,8 +66,8 @@ Pipeline Pipeline::with_progress(std::string_view text) const {
   Pipeline p = *this;
   p.status_ = one_of<PipelineStatus>(text_at(object, "status"), static_cast<int>(PipelineStatus::cancelled),
                                      [](PipelineStatus s) { return to_string(s); });
-  p.step_ = one_of<PhaseStep>(text_at(object, "step"), static_cast<int>(step_names.size()) - 1,
-                              [](PhaseStep s) { return step_names[static_cast<std::size_t>(s)]; });
+  p.step_ = one_of<PhaseStep>(text_at(object, "step"), static_cast<int>(PhaseStep::leaving),
+                              [](PhaseStep s) { return to_string(s); });
   const std::string phase = text_at(object, "phase");
   p.current_ = phases_.size();
   for (std::size_t n = 0; n < phases_.size(); ++n) {

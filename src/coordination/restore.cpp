@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "coordination/guard_store.hpp"
+#include "coordination/pipeline_store.hpp"
 #include "coordination/save.hpp"
 #include "engine/name_index.hpp"
 #include "engine/segment_birth.hpp"
@@ -140,6 +141,13 @@ class Restoration {
     if (name.kind == Kind::guard) {
       (void)coordination::add_guard(me, coordination::guard_from(name.name, name.definition));
       ++report_.restored.guards;
+      return;
+    }
+    if (name.kind == Kind::pipeline) {
+      const Pipeline pipeline = Pipeline::parse_json(name.definition).with_progress(name.progress);
+      if (pipeline.id() != name.name) throw Error(Errc::snapshot_damaged, "its definition is another one's");
+      coordination::restore_pipeline(me, pipeline);
+      ++report_.restored.pipelines;
       return;
     }
     PrimitiveClient client(me, name.name, options_of(name));

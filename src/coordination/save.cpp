@@ -10,6 +10,7 @@
 
 #include "base/printable.hpp"
 #include "coordination/guard_store.hpp"
+#include "coordination/pipeline_store.hpp"
 #include "process/atomic_file.hpp"
 #include "process/clock.hpp"
 #include "process/face.hpp"
@@ -25,8 +26,6 @@ using engine::Kind;
 using engine::RealPolicy;
 using process::GrantView;
 using process::LockView;
-
-constexpr int looks = 1000;
 
 std::string in_hex(const std::array<std::uint8_t, 16>& bytes) {
   std::string text;
@@ -96,17 +95,10 @@ SavedState state_of(const engine::Mapping& mapping) {
   const std::int64_t now_ns = process::real_clock().now_ns();
   process::Picture picture = process::take_picture(mapping, now_ns);
   for (LockView& seen : picture.locks) {
-    bool removed = false;
-    for (int n = 0; !seen.settled && !removed && n < looks; ++n) {  // it was changed while it was read
-      process::Picture again = process::take_picture(mapping, now_ns, {seen.name});
-      removed = again.locks.empty();
-      if (!removed) seen = std::move(again.locks.front());
-    }
-    if (removed) continue;
-    if (!seen.settled || seen.damaged) {
-      throw Error(Errc::segment_corrupt, std::string(engine::word_of(seen.kind)) + " '" + seen.name +
-                                             (seen.damaged ? "' is damaged; `shmcoord segment check` tells more"
-                                                           : "' changes faster than it can be read; save again"));
+    if (!seen.settled || seen.damaged) {  // it was changed while it was read
+      auto again = process::look_at(mapping, seen.name);
+      if (!again) continue;
+      seen = *std::move(again);
     }
     highest = std::max(highest, seen.seq);
     if (seen.kind == Kind::guard) {
@@ -116,6 +108,15 @@ SavedState state_of(const engine::Mapping& mapping) {
       name.kind = Kind::guard;
       name.name = seen.name;
       name.definition = stored->text;
+      state.names.push_back(std::move(name));
+    } else if (seen.kind == Kind::pipeline) {
+      const auto stored = stored_pipeline(seen);
+      if (!stored) continue;
+      SavedName name;
+      name.kind = Kind::pipeline;
+      name.name = seen.name;
+      name.definition = stored->text.text;
+      name.progress = stored->pipeline.progress();
       state.names.push_back(std::move(name));
     } else {
       state.names.push_back(name_of(view, seen, now_ns));
@@ -142,7 +143,12 @@ void write_state(const engine::Mapping& mapping, SavedState& state, const std::s
 SnapshotCounts counts_of(const SavedState& state) {
   SnapshotCounts counts;
   for (const SavedName& name : state.names) {
-    ++(name.kind == Kind::lock ? counts.locks : name.kind == Kind::semaphore ? counts.semaphores : counts.guards);
+    switch (name.kind) {
+      case Kind::semaphore: ++counts.semaphores; break;
+      case Kind::guard: ++counts.guards; break;
+      case Kind::pipeline: ++counts.pipelines; break;
+      default: ++counts.locks;
+    }
     counts.holds += name.holders.size();
   }
   return counts;

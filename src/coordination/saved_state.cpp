@@ -72,6 +72,11 @@ std::string line_of(const SavedName& name) {
     o["definition"] = json::parse(name.definition);
     return json::serialize(o);
   }
+  if (name.kind == Kind::pipeline) {
+    o["definition"] = json::parse(name.definition);
+    o["progress"] = json::parse(name.progress);
+    return json::serialize(o);
+  }
   if (name.kind == Kind::semaphore) {
     o["capacity"] = name.capacity;
     o["per_session"] = name.per_session;
@@ -200,17 +205,26 @@ SavedName name_from(const Line& line, std::string_view text, std::uint64_t reser
   const json::object o = line.parse(text);
   SavedName name;
   const std::string kind = line.text(o, "kind");
-  for (const Kind one : {Kind::lock, Kind::semaphore, Kind::guard}) {
+  for (const Kind one : {Kind::lock, Kind::semaphore, Kind::guard, Kind::pipeline}) {
     if (engine::word_of(one) == kind) name.kind = one;
   }
   if (engine::word_of(name.kind) != kind) line.fail("'" + base::printable(kind) + "' is no kind of name");
   name.name = line.text(o, "name");
   if (const auto fault = core::check_name(name.name); !fault.empty()) line.fail("the name " + std::string(fault));
+  const auto document = [&](const char* key) {
+    const json::value& value = line.member(o, key);
+    if (!value.is_object()) line.fail(std::string("'") + key + "' is none");
+    return std::string(json::serialize(value));
+  };
   if (name.kind == Kind::guard) {
     line.only(o, {"kind", "name", "definition"});
-    const json::value& definition = line.member(o, "definition");
-    if (!definition.is_object()) line.fail("'definition' is none");
-    name.definition = json::serialize(definition);
+    name.definition = document("definition");
+    return name;
+  }
+  if (name.kind == Kind::pipeline) {
+    line.only(o, {"kind", "name", "definition", "progress"});
+    name.definition = document("definition");
+    name.progress = document("progress");
     return name;
   }
   if (name.kind == Kind::semaphore) {

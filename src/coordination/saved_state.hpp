@@ -46,8 +46,9 @@ struct SavedName {
   std::int64_t ttl_ns = 0;
   std::int64_t max_hold_ns = 0;
   std::vector<SavedHold> holders;  // by token
-  // Of a guard.
+  // Of a guard or a pipeline.
   std::string definition;  // JSON
+  std::string progress;    // likewise; of a pipeline
   friend bool operator==(const SavedName&, const SavedName&) = default;
 };
 

@@ -62,15 +62,12 @@ class SegmentPrimitives final : public GuardPrimitives {
   }
 
   [[nodiscard]] std::optional<process::LockView> look(const std::string& name, engine::Kind kind) const {
-    process::Picture picture = process::take_picture(*mapping_, process::real_clock().now_ns(), {name});
-    if (picture.locks.empty()) return std::nullopt;
-    process::LockView& seen = picture.locks.front();
-    if (seen.kind != kind) {
-      throw std::runtime_error("it is a " + std::string(engine::word_of(seen.kind)) + ", not a " +
+    auto seen = process::look_at(*mapping_, name);
+    if (seen && seen->kind != kind) {
+      throw std::runtime_error("it is a " + std::string(engine::word_of(seen->kind)) + ", not a " +
                                std::string(engine::word_of(kind)));
     }
-    if (seen.damaged) throw std::runtime_error("it is damaged; `shmcoord segment check` tells more");
-    return std::move(seen);
+    return seen;
   }
 
   std::shared_ptr<engine::Mapping> mapping_;

@@ -128,22 +128,13 @@ std::string fresh_tag() {
 }
 
 std::optional<LockView> look_at(const engine::Mapping& mapping, Kind kind, std::string_view name) {
-  const auto title = [&](Kind of) { return std::string(engine::word_of(of)) + " '" + std::string(name) + "'"; };
-  for (int n = 0; n < tries; ++n) {
-    process::Picture picture = process::take_picture(mapping, process::real_clock().now_ns(), {std::string(name)});
-    if (picture.locks.empty()) return std::nullopt;
-    LockView& seen = picture.locks.front();
-    if (seen.kind != kind) {
-      throw Error(Errc::wrong_type, "'" + std::string(name) + "' exists as a " +
-                                        std::string(engine::word_of(seen.kind)) + ", not as a " +
-                                        std::string(engine::word_of(kind)));
-    }
-    if (seen.damaged) {
-      throw Error(Errc::segment_corrupt, title(kind) + " is damaged; `shmcoord segment check` tells more");
-    }
-    if (seen.settled) return std::move(seen);
+  auto seen = process::look_at(mapping, name);
+  if (seen && seen->kind != kind) {
+    throw Error(Errc::wrong_type, "'" + std::string(name) + "' exists as a " +
+                                      std::string(engine::word_of(seen->kind)) + ", not as a " +
+                                      std::string(engine::word_of(kind)));
   }
-  throw Error(Errc::segment_corrupt, title(kind) + " changes faster than it can be read");
+  return seen;
 }
 
 std::optional<StoredText> stored_text(const LockView& seen) {

@@ -303,9 +303,10 @@ bool Participant::commit_detached(EntryIndex entry) {
 
 int Participant::inherited_lock() {
   require_usable();
-  const int fd = open_inherited_lock(*mapping_, slot_);
+  const std::scoped_lock lock(mutex_);
+  if (inherited_lock_ < 0) inherited_lock_ = open_inherited_lock(*mapping_, slot_);
   RealPolicy::store(session().flags, RealPolicy::load(session().flags) | engine::slot_inherited_lock);
-  return fd;
+  return inherited_lock_;
 }
 
 void Participant::set_group(std::int32_t group_pid) noexcept {

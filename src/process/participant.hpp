@@ -103,8 +103,8 @@ class Participant {
   /// Held around every call of the name index that names our slot: the slot has one `claiming` word.
   [[nodiscard]] std::mutex& names_mutex() noexcept { return names_mutex_; }
 
-  /// For `run`: the descriptor that the command inherits as the second byte lock (byte_lock.hpp). The slot is dead only
-  /// when nobody has it open any more. Never close it in this process.
+  /// For `run`: the descriptor that each command inherits as the second byte lock (byte_lock.hpp). The slot is dead
+  /// only when nobody has it open any more. Never close it in this process.
   [[nodiscard]] int inherited_lock();
   /// Around what is done to a word without an own entry in it: if we die inside, our burial finishes that word.
   class Helping {
@@ -156,6 +156,7 @@ class Participant {
   std::mutex names_mutex_;
   std::mutex mutex_;
   std::vector<engine::EntryIndex> free_;
+  int inherited_lock_ = -1;
   std::size_t owned_ = 0;               // entries in our chunks, and so the most that free_ can hold
   std::vector<Spare> detached_chunks_;  // not committed; only the first entry of each is used
 };

@@ -10,7 +10,9 @@
 #include "engine/name_index.hpp"
 #include "engine/notice.hpp"
 #include "engine/segment_file.hpp"
+#include "process/clock.hpp"
 #include "process/lease.hpp"
+#include "shmcoord/error.hpp"
 
 namespace shmcoord::process {
 namespace {
@@ -23,6 +25,7 @@ using engine::View;
 using P = engine::RealPolicy;
 
 constexpr int tries = 6;
+constexpr int looks = 1000;
 
 std::int64_t as_time(const engine::Word64& word) noexcept { return static_cast<std::int64_t>(P::load(word)); }
 
@@ -41,6 +44,11 @@ class Painter {
   }
 
   void paint(engine::Found found, std::string_view name) {
+    if (auto lock = look(found, name)) picture_.locks.push_back(*std::move(lock));
+  }
+
+  /// Nothing: it was removed meanwhile.
+  std::optional<LockView> look(engine::Found found, std::string_view name) {
     const Record& record = view_.record(found.record);
     LockView lock;
     for (int left = tries; left > 0; --left) {
@@ -53,8 +61,8 @@ class Painter {
       lock.settled = P::load_seq(record.control) == c.seq;
       if (lock.settled) break;
     }
-    if (P::load(record.generation) != found.generation) return;  // removed meanwhile
-    picture_.locks.push_back(std::move(lock));
+    if (P::load(record.generation) != found.generation) return std::nullopt;
+    return lock;
   }
 
  private:
@@ -249,6 +257,37 @@ void sort_by_name(std::vector<LockView>& locks) {
   locks.swap(sorted);
 }
 
+/// Holders that came after the entries were listed are missing: those that are there have less than is in use.
+bool is_behind(const LockView& lock) {
+  std::uint64_t held = 0;
+  for (const GrantView& g : lock.holders) held += g.weight;
+  return lock.settled && !lock.damaged && held != lock.used;
+}
+
+/// Lists anew what is there, and looks again at those that the listing was behind of. One that stands still and does
+/// not add up is damaged, and stays as it was seen.
+void catch_up(const Mapping& mapping, Picture& picture) {
+  std::vector<LockView*> behind;
+  for (LockView& lock : picture.locks) {
+    if (is_behind(lock)) behind.push_back(&lock);
+  }
+  for (int left = tries; left > 0 && !behind.empty(); --left) {
+    picture.snapshot = take_snapshot(mapping, picture.now_ns, Detail::brief);
+    Painter painter(mapping, picture);
+    std::erase_if(behind, [&](LockView* lock) {
+      const std::uint64_t seq = lock->seq;
+      auto now = painter.look({lock->record, lock->generation}, lock->name);
+      if (!now) {
+        lock->settled = false;
+        return true;
+      }
+      *lock = *std::move(now);
+      return !is_behind(*lock) || lock->seq == seq;
+    });
+  }
+  for (LockView* lock : behind) lock->settled = false;  // it moves faster than all can be listed
+}
+
 }  // namespace
 
 std::uint64_t names_in_use(const View& view) noexcept {
@@ -279,8 +318,24 @@ Picture take_picture(const Mapping& mapping, std::int64_t now_ns, const std::vec
     if (found) painter.paint(*found, name);
     if (picture.locks.size() == before) picture.unknown.push_back(name);
   }
+  catch_up(mapping, picture);
   sort_by_name(picture.locks);
   return picture;
+}
+
+std::optional<LockView> look_at(const Mapping& mapping, std::string_view name) {
+  for (int n = 0; n < looks; ++n) {
+    Picture picture = take_picture(mapping, real_clock().now_ns(), {std::string(name)});
+    if (picture.locks.empty()) return std::nullopt;
+    LockView& seen = picture.locks.front();
+    if (seen.damaged) {
+      throw Error(Errc::segment_corrupt, std::string(engine::word_of(seen.kind)) + " '" + seen.name +
+                                             "' is damaged; `shmcoord segment check` tells more");
+    }
+    if (seen.settled) return std::move(seen);
+  }
+  throw Error(Errc::segment_corrupt,
+              "'" + std::string(name) + "' changes faster than it can be read; try again when less is going on");
 }
 
 }  // namespace shmcoord::process

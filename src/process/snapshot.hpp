@@ -18,6 +18,9 @@
 // true at one moment. Two locks may be shown at two moments. If a lock moves faster than it can be read, the last try
 // is shown, with settled = false.
 //
+// Entries are listed before words are read, so holders that came in between are missing from what was listed. Then what
+// they hold is less than the word says, and it is all listed and looked at again.
+//
 // Any bytes are tolerated: indices are checked, walks are bounded, pages that do not exist are not touched, and a word
 // that cannot be true makes the lock `damaged` instead of being believed.
 //
@@ -184,5 +187,8 @@ struct Picture {
 /// cannot be walked throws Error(segment_corrupt).
 [[nodiscard]] Picture take_picture(const Mapping& mapping, std::int64_t now_ns,
                                    const std::vector<std::string>& names = {});
+
+/// One name as it was at one moment, for whoever decides by it; nothing: there is none. Throws segment_corrupt.
+[[nodiscard]] std::optional<LockView> look_at(const Mapping& mapping, std::string_view name);
 
 }  // namespace shmcoord::process

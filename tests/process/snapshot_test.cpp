@@ -6,6 +6,7 @@
 #include <cstring>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "engine/control.hpp"
@@ -379,6 +380,43 @@ TEST_F(Unfinished, LookingAllocatesNothingAndChangesNothing) {
   EXPECT_EQ(blocks(), before_blocks);
   EXPECT_EQ(ops().load(), before);
   EXPECT_EQ(RealPolicy::load(view().entry(entry('b')).status), status);
+}
+
+// At each moment several hold, and each of them comes and goes while the others are listed.
+TEST(SnapshotOfTheLiving, NeverMissesAHolder) {
+  const OwnSegment segment({.names = 64, .entries = 16'384, .sessions = 64});
+  constexpr std::uint32_t always = 4;
+  const std::shared_ptr<Participant> me = Participant::join(segment.mapping());
+  const auto acquire = [&](PrimitiveClient& semaphore, const std::string& id) {
+    Request request = request_of(id, "");
+    request.weight = 1;
+    request.detached = true;
+    EXPECT_TRUE(semaphore.acquire(request, try_once));
+  };
+  // What takes long to be listed.
+  PrimitiveClient others(me, "others", {.kind = engine::Kind::semaphore, .capacity = 1'500});
+  for (int n = 0; n < 1'500; ++n) acquire(others, std::to_string(n));
+  PrimitiveClient agents(me, "agents", {.kind = engine::Kind::semaphore, .capacity = 8});
+  for (std::uint32_t n = 0; n < always; ++n) acquire(agents, std::to_string(n));
+  std::jthread holder([&](const std::stop_token& stop) {
+    for (std::uint32_t n = 0; !stop.stop_requested(); ++n) {
+      acquire(agents, std::to_string(n + always));
+      (void)agents.release(std::to_string(n));
+    }
+  });
+  for (int looks = 0; looks < 1'000; ++looks) {
+    const Picture p = take_picture(*segment.mapping(), RealPolicy::now_ns(), {"agents"});
+    ASSERT_EQ(p.locks.size(), 1U);
+    if (!p.locks[0].settled) continue;
+    std::uint64_t held = 0;
+    for (const GrantView& g : p.locks[0].holders) held += g.weight;
+    ASSERT_EQ(held, p.locks[0].used);
+    ASSERT_GE(held, always);
+  }
+  const auto seen = look_at(*segment.mapping(), "agents");
+  ASSERT_TRUE(seen);
+  EXPECT_GE(seen->holders.size(), always);
+  EXPECT_FALSE(look_at(*segment.mapping(), "nobody"));
 }
 
 // F3: looking at a lock of a dead owner neither uses up nor hides the notice.

@@ -29,12 +29,12 @@ TEST_F(SnapshotTool, ASegmentIsLostAndMadeAnew) {
   ASSERT_EQ(run({"guard", "add", "gate", "--condition", "lock_free(deploy)"}).code(), 0);
   const Finished saved = run({"snapshot", "save", file()});
   EXPECT_EQ(saved.code(), 0) << saved.err;
-  EXPECT_EQ(saved.out, "saved 1 locks, 1 semaphores, 1 guards, 2 holds to " + file() + "\n");
+  EXPECT_EQ(saved.out, "saved 1 locks, 1 semaphores, 1 guards, 0 pipelines, 2 holds to " + file() + "\n");
 
   ASSERT_EQ(run({"segment", "remove", "--force"}).code(), 0);
   const Finished restored = run({"snapshot", "restore", file()});
   EXPECT_EQ(restored.code(), 0) << restored.err;
-  EXPECT_EQ(restored.out, "restored 1 locks, 1 semaphores, 1 guards, 2 holds from " + file() + "\n");
+  EXPECT_EQ(restored.out, "restored 1 locks, 1 semaphores, 1 guards, 0 pipelines, 2 holds from " + file() + "\n");
   EXPECT_EQ(restored.err, "");
   EXPECT_EQ(run({"lock", "acquire", "deploy", "--holder", "other", "-n"}).code(), 1);
   const Finished again = run({"lock", "acquire", "deploy", "--holder", "ci"});

@@ -19,14 +19,15 @@ _shmcoord() {
       *)
         case $command in
           '') command=$word ;;
-          guard|lock|segment|sem|snapshot) command="$command $word" ;;
+          guard|lock|pipeline|segment|sem|snapshot) command="$command $word" ;;
         esac ;;
     esac
   done
   case $command in
-    '') words='--help --version -s --segment --trust --json run lock sem guard inspect events reap force-release bench segment snapshot help completion' ;;
+    '') words='--help --version -s --segment --trust --json run lock sem guard pipeline inspect events reap force-release bench segment snapshot help completion' ;;
     guard) words='add eval wait list remove' ;;
     lock) words='acquire release heartbeat renew status remove' ;;
+    pipeline) words='run status resume cancel remove' ;;
     segment) words='create list info check remove' ;;
     sem) words='create acquire release heartbeat renew resize status remove' ;;
     snapshot) words='save restore' ;;
@@ -50,6 +51,11 @@ _shmcoord() {
     'guard wait') words='--help -w --wait -n --no-wait --recheck --timeout --directory --repository --issues --issues-command --sessions-command' ;;
     'guard list') words='--help' ;;
     'guard remove') words='--help' ;;
+    'pipeline run') words='--help --grace --recheck --timeout --directory --repository --issues --issues-command --sessions-command' ;;
+    'pipeline status') words='--help' ;;
+    'pipeline resume') words='--help --grace --recheck --timeout --directory --repository --issues --issues-command --sessions-command' ;;
+    'pipeline cancel') words='--help' ;;
+    'pipeline remove') words='--help' ;;
     'inspect') words='--help --watch --graph --dot' ;;
     'events') words='--help --since --no-follow' ;;
     'reap') words='--help --once --interval --dry-run' ;;

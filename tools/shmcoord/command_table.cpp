@@ -146,6 +146,17 @@ constexpr std::array guard_wait_options{
     sessions_command,
 };
 
+constexpr std::array pipeline_run_options{
+    Option{"--grace", "DUR", "from SIGTERM to SIGKILL when a phase must not go on (default 5s)"},
+    recheck,
+    evaluation_timeout,
+    directory,
+    repository,
+    issues,
+    issues_command,
+    sessions_command,
+};
+
 int inspect(const Arguments& a) {
   InspectArgs args;
   args.global = a.global;
@@ -262,7 +273,8 @@ constexpr std::array events_more{
     "`lock:` is all that begin so, `*` is every event. Without a pattern: every event. With several: what one of them "
     "matches.",
     "There are lock: and semaphore:acquired, released, denied, reclaimed and stale; session:joined, left and died; "
-    "guard:registered, removed, evaluating, passed and failed; journal:started and lost.",
+    "guard:registered, removed, evaluating, passed and failed; pipeline:blocked, resumed, failed and completed; "
+    "phase:entered and left; journal:started and lost.",
     "Each change is told once and in its order, whoever is killed. Events are written down only while somebody "
     "follows them, unless the segment was made with --journal. Who reads too slowly is told how many were lost.",
 };
@@ -303,6 +315,39 @@ constexpr std::array guard_wait_more{
     "Only a registered guard can be waited for: a condition alone (--condition) is what `guard eval` takes.",
     whose_eyes,
 };
+constexpr const char* pipeline_goes_on =
+    "Ends with 0 when all phases are through; with 1 when a command or a guard with fail:TEXT failed, or somebody "
+    "cancelled; with 75 when the pipeline was taken away; with 128 + N when it was interrupted. All but a cancelled "
+    "one "
+    "can be resumed: at the guard that had not passed, or with the command that had not ended, which is run again.";
+constexpr const char* pipeline_commands_get =
+    "A command finds the segment, the pipeline, the phase and what it holds in SHMCOORD_SEGMENT, SHMCOORD_PIPELINE, "
+    "SHMCOORD_PHASE, SHMCOORD_HOLDER (pipeline:ID), SHMCOORD_TOKEN and SHMCOORD_TOKENS, as of `run`. With --json "
+    "standard output still belongs to the commands: each state is a line of JSON on standard error.";
+constexpr std::array pipeline_run_more{
+    "FILE (-: standard input) is JSON: {\"id\": \"release\", \"phases\": [{\"name\": \"build\", \"command\": "
+    "[\"make\", "
+    "\"all\"], \"pre\": \"lock_free(main) && !file_exists('.hold')\", \"post\": {\"condition\": \"file_exists(out)\", "
+    "\"on_failure\": \"retry:5s\"}, \"wake_on\": [\"lock:*\"], \"locks\": [\"main\"], \"permits\": {\"agents\": 2}}]}. "
+    "Of "
+    "a phase only the name is needed. A command that is one text is run by sh -c.",
+    "A phase is entered when its guard `pre` passed and all its locks and permits are held, and left when its command "
+    "succeeded and its guard `post` passed. In between it waits, as `guard wait` and `run` do, and says for what. "
+    "Conditions are those of `guard add`, and pipeline_in_phase(ID, PHASE) and pipeline_complete(ID).",
+    pipeline_goes_on,
+    "The state of the pipeline is in the segment. One of that id that is over is begun anew; one that is not has to be "
+    "resumed or cancelled first (exit code 1).",
+    pipeline_commands_get,
+};
+constexpr std::array pipeline_resume_more{
+    "Of a pipeline that nobody runs: its runner was killed or interrupted, or it failed.",
+    pipeline_goes_on,
+    pipeline_commands_get,
+};
+constexpr std::array pipeline_cancel_more{
+    "Whoever runs it is told, ends its command and gives back what the phase holds. It stays as a cancelled one, until "
+    "`pipeline run` begins it anew or `pipeline remove` removes it. One that is over answers with 2.",
+};
 constexpr std::array check_more{
     "`damage` is what no operation and no death leaves behind. `pending` is what a death left half done; the next "
     "caller or the reaper finishes it. The segment may be in use; a saved copy is given by its path (-s ./copy).",
@@ -314,7 +359,8 @@ constexpr std::array snapshot_save_more{
     "when they are used up that name is refused until the segment is saved again.",
 };
 constexpr std::array snapshot_restore_more{
-    "What comes back are locks, semaphores and guards, and those holds that do not end with a process: of `lock "
+    "What comes back are locks, semaphores, guards and pipelines (to be resumed), and those holds that do not end with "
+    "a process: of `lock "
     "acquire` "
     "and `sem acquire` without --pid, or with one that still runs. They keep their tokens and ages, so what was stale "
     "is stale again. Each other hold is named.",
@@ -363,6 +409,18 @@ constexpr std::array command_list{
             guard_wait_more, true},
     Command{"guard list", Words::none, "the registered guards, and what their last evaluation found", {}, guard_list},
     Command{"guard remove", Words::one, "remove a guard; who waits for it is told", {}, guard_remove},
+    Command{"pipeline run", Words::file, "run the phases of a file, each under its guards, locks and permits",
+            pipeline_run_options, pipeline_run, pipeline_run_more, true},
+    Command{"pipeline status",
+            Words::optional,
+            "how far it is, what it waits for, and who runs it; or of all",
+            {},
+            pipeline_status},
+    Command{"pipeline resume", Words::one, "go on with a pipeline where it was", pipeline_run_options, pipeline_resume,
+            pipeline_resume_more, true},
+    Command{
+        "pipeline cancel", Words::one, "end a pipeline, whoever runs it", {}, pipeline_cancel, pipeline_cancel_more},
+    Command{"pipeline remove", Words::one, "remove a pipeline that nobody runs", {}, pipeline_remove},
     Command{"inspect", Words::any, "everything: sessions, locks, semaphores, holders, waiters", inspect_options,
             inspect, inspect_more},
     Command{"events", Words::any, "print what happens, as it happens", events_options, events, events_more},

@@ -1,6 +1,5 @@
 #include "shmcoord/guard_words.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include "coordination/guard_action.hpp"
 #include "shmcoord/display_width.hpp"
 #include "shmcoord/durations.hpp"
+#include "shmcoord/input_file.hpp"
 #include "shmcoord/render.hpp"
 
 namespace shmcoord::tool {
@@ -48,34 +48,9 @@ GuardCondition from_text(const std::string& text) {
   }
 }
 
-/// A file, or a pipe that somebody writes into: `--json-file <(jq …)`. No more of it than a condition may have.
-std::string content_of(const std::string& path, const std::string& what) {
-  const auto fail = [&](const std::string& why) { return UsageError{what + ": " + why}; };
-  const bool given = path == "-";
-  const int fd = given ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
-  if (fd < 0) throw fail(std::strerror(errno));
-  std::string text;
-  int error = 0;
-  for (;;) {
-    char buffer[4096];
-    const ssize_t got = ::read(fd, buffer, sizeof buffer);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) error = errno;
-    if (got <= 0) break;
-    text.append(buffer, static_cast<std::size_t>(got));
-    if (text.size() > GuardCondition::max_text) break;
-  }
-  if (!given) ::close(fd);
-  if (error != 0) throw fail(std::strerror(error));
-  if (text.size() > GuardCondition::max_text) {
-    throw fail("it is larger than " + std::to_string(GuardCondition::max_text) + " bytes, which no condition is");
-  }
-  return text;
-}
-
 GuardCondition from_json_file(const std::string& path) {
   const std::string what = "--json-file: " + (path == "-" ? std::string("standard input") : "'" + path + "'");
-  const std::string text = content_of(path, what);
+  const std::string text = content_of(path, what, GuardCondition::max_text, "no condition");
   try {
     return GuardCondition::parse_json(text);
   } catch (const ConditionError& e) {

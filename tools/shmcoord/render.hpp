@@ -7,12 +7,15 @@
 #include <string_view>
 #include <vector>
 
+#include <boost/json/object.hpp>
+
 #include "base/printable.hpp"
 #include "process/deadlock.hpp"
 #include "process/keeping_alive.hpp"
 #include "process/recovery.hpp"
 #include "process/snapshot.hpp"
 #include "shmcoord/guard.hpp"
+#include "shmcoord/segment_pipeline.hpp"
 
 // From what was seen to text for people and to JSON for programs.
 //
@@ -50,6 +53,16 @@ void inspect_json(const Scene& scene, const std::function<void(std::string_view)
 /// The registered guards of a scene alone: as inspect's `guards`, with a line break; and as its table, nothing of none.
 [[nodiscard]] std::string guards_json(const Scene& scene);
 [[nodiscard]] std::string guards_text(const Scene& scene, bool color, std::size_t width);
+
+/// A pipeline by itself, as it is told while it runs.
+[[nodiscard]] boost::json::object pipeline_members(const Pipeline& pipeline);
+/// With who runs it, as in inspect's `pipelines`, with a line break; and as its table, with the phases.
+[[nodiscard]] std::string pipeline_json(const PipelineListing& listing, std::int64_t now_ns);
+[[nodiscard]] std::string pipeline_text(const PipelineListing& listing, std::int64_t now_ns, bool color,
+                                        std::size_t width);
+/// All of a scene, likewise.
+[[nodiscard]] std::string pipelines_json(const Scene& scene);
+[[nodiscard]] std::string pipelines_text(const Scene& scene, bool color, std::size_t width);
 
 /// Who waits for whom, for Graphviz. What takes part in a deadlock is red.
 [[nodiscard]] std::string inspect_dot(const Scene& scene);

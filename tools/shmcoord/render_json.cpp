@@ -7,6 +7,7 @@
 #include <boost/json.hpp>
 
 #include "coordination/guard_store.hpp"
+#include "coordination/pipeline_store.hpp"
 #include "core/lease.hpp"
 #include "engine/segment_file.hpp"
 #include "shmcoord/circle_json.hpp"
@@ -179,6 +180,21 @@ void write_guard(JsonWriter& writer, const Scene& scene, const GuardListing& lis
   verdict.add("pid", number_or_null(said.pid));
 }
 
+json::object object_of(const PipelineListing& listing, std::int64_t now_ns) {
+  json::object o = pipeline_members(listing.pipeline);
+  if (!listing.runner) {
+    o["runner"] = nullptr;
+    return o;
+  }
+  const PipelineRunner& runner = *listing.runner;
+  const std::int64_t since_ns = std::chrono::nanoseconds(runner.since.time_since_epoch()).count();
+  o["runner"] = json::object{{"pid", number_or_null(runner.pid)},
+                             {"session", text_or_null(runner.session, {})},
+                             {"age_s", age(since_ns, now_ns)},
+                             {"alive", runner.alive}};
+  return o;
+}
+
 void write_lock(JsonWriter& writer, const Scene& scene, const process::LockView& lock) {
   ObjectWriter o(writer);
   const bool shared = is_shared(lock);
@@ -265,6 +281,9 @@ void inspect_json(const Scene& scene, const std::function<void(std::string_view)
     o.key("guards");
     array(coordination::list_guards(scene.mapping, scene.picture),
           [&](const GuardListing& listed) { write_guard(writer, scene, listed); });
+    o.key("pipelines");
+    array(coordination::list_pipelines(scene.picture),
+          [&](const PipelineListing& listing) { writer.write(object_of(listing, scene.picture.now_ns)); });
     o.key("notices");
     array(scene.notices, [&](const Notice& notice) {
       json::array sessions;
@@ -307,6 +326,40 @@ std::string guards_json(const Scene& scene) {
   JsonWriter writer(out);
   writer.write_array(coordination::list_guards(scene.mapping, scene.picture),
                      [&](const GuardListing& listed) { write_guard(writer, scene, listed); });
+  return out + '\n';
+}
+
+json::object pipeline_members(const Pipeline& pipeline) {
+  const auto& blocked = pipeline.blocked();
+  const bool begun = pipeline.status() != PipelineStatus::waiting;
+  json::array phases;
+  for (const GuardedPhase& phase : pipeline.phases()) phases.emplace_back(printable(phase.name));
+  json::array wake_on;
+  if (blocked) {
+    for (const std::string& pattern : blocked->wake_on) wake_on.emplace_back(printable(pattern));
+  }
+  return {
+      {"id", printable(pipeline.id())},
+      {"status", view_of(to_string(pipeline.status()))},
+      {"phase", begun ? text_or_null(pipeline.phase().name, {}) : json::value(nullptr)},
+      {"step", begun ? json::value(view_of(to_string(pipeline.step()))) : json::value(nullptr)},
+      {"phases", std::move(phases)},
+      {"waiting_on", blocked ? text_or_null(blocked->waiting_on, {}) : json::value(nullptr)},
+      {"guard", blocked ? text_or_null(blocked->guard_id, {}) : json::value(nullptr)},
+      {"condition", blocked && !blocked->condition.empty() ? json::value(blocked->condition) : json::value(nullptr)},
+      {"wake_on", std::move(wake_on)},
+      {"failure", text_or_null(pipeline.failure(), {})}};
+}
+
+std::string pipeline_json(const PipelineListing& listing, std::int64_t now_ns) {
+  return json_text(object_of(listing, now_ns)) + '\n';
+}
+
+std::string pipelines_json(const Scene& scene) {
+  std::string out;
+  JsonWriter writer(out);
+  writer.write_array(coordination::list_pipelines(scene.picture),
+                     [&](const PipelineListing& listing) { writer.write(object_of(listing, scene.picture.now_ns)); });
   return out + '\n';
 }
 

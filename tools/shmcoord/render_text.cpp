@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "coordination/guard_store.hpp"
+#include "coordination/pipeline_store.hpp"
 #include "core/lease.hpp"
 #include "engine/segment_file.hpp"
 #include "shmcoord/display_width.hpp"
@@ -228,6 +229,39 @@ Table table_of_guards(const std::vector<GuardListing>& guards, std::int64_t now_
   return table;
 }
 
+void add_pipeline(Table& table, const PipelineListing& listing, std::int64_t now_ns) {
+  const Pipeline& p = listing.pipeline;
+  const PipelineStatus status = p.status();
+  const Ink ink = status == PipelineStatus::done                                            ? Ink::good
+                  : status == PipelineStatus::failed || status == PipelineStatus::cancelled ? Ink::bad
+                                                                                            : Ink::bold;
+  std::vector<Cell> row{{printable(p.id())}, {std::string(to_string(status)), ink}, {"-"}, {"-"}, {"-"}, {"-"}};
+  if (status != PipelineStatus::waiting) {
+    row[2] = {fmt::format("{}/{}", p.current() + 1, p.phases().size())};
+    row[5] = {printable(p.phase().name)};
+  }
+  const bool runs = listing.runner && listing.runner->alive;
+  if (runs) {
+    row[3] = {number_or_dash(listing.runner->pid)};
+    row[4] = {age_or_dash(std::chrono::nanoseconds(listing.runner->since.time_since_epoch()).count(), now_ns)};
+  }
+  table.add(std::move(row));
+  if (p.blocked()) table.note("  waiting on " + printable(p.blocked()->waiting_on));
+  if (!p.failure().empty()) table.note("  " + printable(p.failure()));
+  const bool left = !is_over(status) && status != PipelineStatus::waiting && !runs;
+  if (left) table.note("  nobody runs it; `shmcoord pipeline resume " + printable(p.id()) + "` goes on with it");
+}
+
+Table table_of_pipelines(const std::vector<PipelineListing>& pipelines, std::int64_t now_ns) {
+  Table table({"PIPELINE", "STATE", "PHASE", "RUNNER", "FOR", "NAME"});
+  for (const PipelineListing& listing : pipelines) add_pipeline(table, listing, now_ns);
+  return table;
+}
+
+std::string guard_text(const char* title, const std::optional<PhaseGuard>& guard) {
+  return guard ? fmt::format("; {} {}", title, guard->condition.str()) : std::string();
+}
+
 std::string who_of(const process::GrantView& g) {
   return g.pid == 0 ? holder_name(g) : fmt::format("{} (pid {})", holder_name(g), g.pid);
 }
@@ -241,6 +275,33 @@ std::string guards_text(const Scene& scene, bool color, std::size_t width) {
   return out;
 }
 
+std::string pipelines_text(const Scene& scene, bool color, std::size_t width) {
+  std::string out;
+  const std::vector<PipelineListing> pipelines = coordination::list_pipelines(scene.picture);
+  if (!pipelines.empty()) table_of_pipelines(pipelines, scene.picture.now_ns).print(out, color, width);
+  return out;
+}
+
+std::string pipeline_text(const PipelineListing& listing, std::int64_t now_ns, bool color, std::size_t width) {
+  Table table = table_of_pipelines({listing}, now_ns);
+  const Pipeline& p = listing.pipeline;
+  for (std::size_t n = 0; n < p.phases().size(); ++n) {
+    const GuardedPhase& phase = p.phases()[n];
+    const bool left = n < p.current() || p.status() == PipelineStatus::done;
+    const bool here = n == p.current() && p.status() != PipelineStatus::waiting;
+    std::string line = fmt::format("  {}. {}{}", n + 1, printable(phase.name), left ? ": done" : here ? ": here" : "");
+    line += guard_text("pre", phase.guards.pre) + guard_text("post", phase.guards.post);
+    for (const std::string& lock : phase.locks) line += "; lock " + printable(lock);
+    for (const PhasePermits& permits : phase.permits) {
+      line += fmt::format("; {} of {}", permits.weight, printable(permits.semaphore));
+    }
+    table.note(cut(printable(line), width));
+  }
+  std::string out;
+  table.print(out, color, width);
+  return out;
+}
+
 std::string inspect_text(const Scene& scene, bool color, std::size_t width) {
   const engine::Mapping& mapping = scene.mapping;
   const engine::View& view = mapping.view();
@@ -250,13 +311,15 @@ std::string inspect_text(const Scene& scene, bool color, std::size_t width) {
   const auto locks = of_kind(picture, engine::Kind::lock);
   const auto semaphores = of_kind(picture, engine::Kind::semaphore);
   const std::vector<GuardListing> guards = coordination::list_guards(mapping, picture);
+  const std::vector<PipelineListing> pipelines = coordination::list_pipelines(picture);
   std::string out = fmt::format("{}segment {}{}  {}  id {:016x}", color ? "\x1b[1m" : "", printable(mapping.name()),
                                 color ? "\x1b[0m" : "", printable(mapping.path()), view.header().segment_id);
   if (created_ns > 0) out += fmt::format("  created {} ago", age_or_dash(created_ns, scene.wall_ns));
-  out +=
-      fmt::format("\n{} locks, {} semaphores, {}{} of {} entries, {} of {} sessions\n", locks.size(), semaphores.size(),
-                  guards.empty() ? "" : fmt::format("{} guards, ", guards.size()), picture.snapshot.entries.size(),
-                  view.geo.entry_count(), picture.snapshot.sessions.size(), view.geo.sizes.joinable());
+  out += fmt::format("\n{} locks, {} semaphores, {}{}{} of {} entries, {} of {} sessions\n", locks.size(),
+                     semaphores.size(), guards.empty() ? "" : fmt::format("{} guards, ", guards.size()),
+                     pipelines.empty() ? "" : fmt::format("{} pipelines, ", pipelines.size()),
+                     picture.snapshot.entries.size(), view.geo.entry_count(), picture.snapshot.sessions.size(),
+                     view.geo.sizes.joinable());
   if (mapping.removed()) out += "it was removed: every hold in it is lost\n";
   if (mapping.from_earlier_boot()) out += "it was made before the last boot: everybody in it is dead\n";
   for (const Notice& notice : scene.notices) out += "notice: " + notice.text + '\n';
@@ -279,6 +342,10 @@ std::string inspect_text(const Scene& scene, bool color, std::size_t width) {
   if (!guards.empty()) {
     out += '\n';
     table_of_guards(guards, picture.now_ns).print(out, color, width);
+  }
+  if (!pipelines.empty()) {
+    out += '\n';
+    table_of_pipelines(pipelines, picture.now_ns).print(out, color, width);
   }
   if (scene.graph) {
     out += '\n';

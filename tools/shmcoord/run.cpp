@@ -115,13 +115,8 @@ int run_command(const Arguments& arguments) {
   Terminal terminal;
   plan.task.original_mask = signals.original();
   plan.task.terminal = terminal.fd();
-  const std::string& segment = arguments.global.segment;
-  const bool is_path = segment.find('/') != std::string::npos;
-  plan.task.environment = {"SHMCOORD_SEGMENT=" + (is_path ? engine::segment_path(segment) : segment),
-                           "SHMCOORD_HOLDER=" + plan.holder};
-  if (const auto owner = arguments.global.trusted_owner) {
-    plan.task.environment.push_back("SHMCOORD_TRUST=" + std::to_string(*owner));
-  }
+  plan.task.environment = segment_environment(arguments.global);
+  plan.task.environment.push_back("SHMCOORD_HOLDER=" + plan.holder);
   const bool adopts = adopt_orphans();
   const GuardianHandle guardian(plan.task);
 

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "engine/segment_name.hpp"
 #include "shmcoord/error.hpp"
 #include "shmcoord/exit_codes.hpp"
 #include "shmcoord/messages.hpp"
@@ -232,6 +233,14 @@ bool adopt_orphans() {
   siginfo_t info{};
   const bool childless = ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD;
   return childless && ::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
+}
+
+std::vector<std::string> segment_environment(const Global& global) {
+  const std::string& segment = global.segment;
+  const bool is_path = segment.find('/') != std::string::npos;
+  std::vector<std::string> all{"SHMCOORD_SEGMENT=" + (is_path ? engine::segment_path(segment) : segment)};
+  if (const auto owner = global.trusted_owner) all.push_back("SHMCOORD_TRUST=" + std::to_string(*owner));
+  return all;
 }
 
 CommandEnd run_in_front(const Front& front, process::Participant& participant, std::size_t which,

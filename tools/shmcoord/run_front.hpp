@@ -3,8 +3,10 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "process/participant.hpp"
+#include "shmcoord/global.hpp"
 #include "shmcoord/lock.hpp"
 #include "shmcoord/run_guardian.hpp"
 #include "shmcoord/run_terminal.hpp"
@@ -61,6 +63,9 @@ struct CommandEnd {
 /// Orphans of the command come to us if the guardian is killed, unless we have other children already (of a shell that
 /// became `run` by exec): theirs would come too, and must not be ended.
 [[nodiscard]] bool adopt_orphans();
+
+/// For a command: the segment that it is run in.
+[[nodiscard]] std::vector<std::string> segment_environment(const Global& global);
 
 /// What a command is run with.
 struct Front {

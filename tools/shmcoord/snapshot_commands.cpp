@@ -19,13 +19,16 @@ namespace {
 namespace json = boost::json;
 
 json::object counts_json(const SnapshotCounts& counts) {
-  return {
-      {"locks", counts.locks}, {"semaphores", counts.semaphores}, {"guards", counts.guards}, {"holds", counts.holds}};
+  return {{"locks", counts.locks},
+          {"semaphores", counts.semaphores},
+          {"guards", counts.guards},
+          {"pipelines", counts.pipelines},
+          {"holds", counts.holds}};
 }
 
 std::string counts_text(const SnapshotCounts& counts) {
-  return fmt::format("{} locks, {} semaphores, {} guards, {} holds", counts.locks, counts.semaphores, counts.guards,
-                     counts.holds);
+  return fmt::format("{} locks, {} semaphores, {} guards, {} pipelines, {} holds", counts.locks, counts.semaphores,
+                     counts.guards, counts.pipelines, counts.holds);
 }
 
 json::array left_out_json(const std::vector<LeftOut>& all) {

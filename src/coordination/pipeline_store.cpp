@@ -1,0 +1,277 @@
+#include "coordination/pipeline_store.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "base/printable.hpp"
+#include "process/clock.hpp"
+#include "shmcoord/error.hpp"
+
+namespace shmcoord::coordination {
+namespace {
+
+using engine::Kind;
+using process::GrantView;
+using process::LockView;
+using process::PrimitiveClient;
+
+constexpr std::uint32_t runner_weight = process::whole_lock / 2 + 1;
+constexpr std::string_view runner_prefix = "runner ";
+constexpr int tries = 1000;  // of what only goes wrong while others change the same name
+
+struct StateName {
+  std::string definition;  // its tag
+  std::uint64_t run = 0;
+  std::string tag;
+
+  [[nodiscard]] std::string str() const {
+    return "state of " + definition + " in " + std::to_string(run) + " by " + tag;
+  }
+};
+
+/// Takes what `text` begins with, up to `end`, off it.
+std::optional<std::string_view> take(std::string_view& text, std::string_view end) {
+  const std::size_t at = text.find(end);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view taken = text.substr(0, at);
+  text.remove_prefix(at + end.size());
+  return taken;
+}
+
+std::optional<StateName> state_name(std::string_view holder) {
+  const auto before = take(holder, "state of ");
+  if (!before || !before->empty()) return std::nullopt;
+  const auto definition = take(holder, " in ");
+  const auto run = take(holder, " by ");
+  if (!definition || !run || holder.empty()) return std::nullopt;
+  StateName name{std::string(*definition), 0, std::string(holder)};
+  const auto read = std::from_chars(run->data(), run->data() + run->size(), name.run);
+  if (read.ec != std::errc{} || read.ptr != run->data() + run->size()) return std::nullopt;
+  return name;
+}
+
+bool is_final(PipelineStatus status) { return status == PipelineStatus::done || status == PipelineStatus::cancelled; }
+
+[[noreturn]] void throw_unreadable(const std::string& id, const char* why) {
+  throw Error(Errc::segment_corrupt, "pipeline '" + base::printable(id) + "' cannot be read (" + base::printable(why) +
+                                         "); remove it (`shmcoord pipeline remove`) and begin it anew");
+}
+
+Error no_such(const engine::Mapping& mapping, std::string_view id) {
+  return process::no_such_name(Kind::pipeline, id, mapping.name());
+}
+
+StoredPipeline require_pipeline(const engine::Mapping& mapping, std::string_view id) {
+  auto found = find_pipeline(mapping, id);
+  if (!found) throw no_such(mapping, id);
+  return *std::move(found);
+}
+
+/// The holder of what was written.
+std::string write_state(PrimitiveClient& client, const std::string& definition, std::uint64_t run,
+                        const Pipeline& pipeline) {
+  const std::string holder = StateName{definition, run, fresh_tag()}.str();
+  const std::string text = pipeline.progress();
+  process::Request request;
+  request.holder = holder;
+  request.weight = 1;
+  request.reason = text;
+  request.no_lease = true;
+  request.detached = true;
+  if (!client.acquire(request, process::try_once)) {
+    throw Error(Errc::table_full, client.title() + " has no room for its state");
+  }
+  return holder;
+}
+
+std::string where_it_is(const StoredPipeline& stored) {
+  const Pipeline& p = stored.pipeline;
+  std::string text = "pipeline '" + p.id() + "' is " + std::string(to_string(p.status()));
+  if (p.status() != PipelineStatus::waiting) text += " in phase '" + p.phase().name + "'";
+  if (stored.runner && stored.runner->life.life != process::Life::dead) {
+    return text + ", run by process " + std::to_string(stored.runner->pid);
+  }
+  return text + ", and nobody runs it";
+}
+
+}  // namespace
+
+std::optional<StoredPipeline> stored_pipeline(const LockView& seen) {
+  auto text = stored_text(seen);
+  if (!text) return std::nullopt;
+  auto definition = [&] {
+    try {
+      return Pipeline::parse_json(text->text);
+    } catch (const Error& e) {
+      throw_unreadable(seen.name, e.what());
+    }
+  }();
+  StoredPipeline stored{*std::move(text), std::move(definition)};
+  std::vector<std::pair<std::uint64_t, std::pair<StateName, const GrantView*>>> states;
+  for (const GrantView& g : seen.holders) {
+    if (g.holder.starts_with(runner_prefix)) stored.runner = g;
+    if (auto name = state_name(g.holder)) states.push_back({g.token, {*std::move(name), &g}});
+  }
+  std::sort(states.begin(), states.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  const Pipeline fresh = stored.pipeline;
+  for (const auto& [token, state] : states) {
+    const auto& [name, grant] = state;
+    const bool counts =
+        name.definition == stored.text.tag && name.run >= stored.run && !is_final(stored.pipeline.status());
+    if (!counts) {
+      stored.idle.push_back(grant->holder);
+      continue;
+    }
+    if (!stored.state.empty()) stored.idle.push_back(stored.state);
+    try {
+      stored.pipeline = fresh.with_progress(grant->reason);
+    } catch (const Error& e) {
+      throw_unreadable(seen.name, e.what());
+    }
+    stored.run = name.run;
+    stored.state = grant->holder;
+  }
+  return stored;
+}
+
+std::optional<StoredPipeline> find_pipeline(const engine::Mapping& mapping, std::string_view id) {
+  const std::optional<LockView> seen = look_at(mapping, Kind::pipeline, id);
+  return seen ? stored_pipeline(*seen) : std::nullopt;
+}
+
+PipelineListing listing_of(StoredPipeline stored) {
+  PipelineListing listing{std::move(stored.pipeline)};
+  if (const auto& g = stored.runner) {
+    listing.runner =
+        PipelineRunner{g->pid, g->label, std::chrono::steady_clock::time_point(std::chrono::nanoseconds(g->since_ns)),
+                       g->life.life != process::Life::dead};
+  }
+  return listing;
+}
+
+std::vector<PipelineListing> list_pipelines(const process::Picture& picture) {
+  std::vector<PipelineListing> all;
+  for (const LockView& seen : picture.locks) {
+    if (seen.kind != Kind::pipeline || seen.damaged) continue;
+    try {
+      if (auto stored = stored_pipeline(seen)) all.push_back(listing_of(*std::move(stored)));
+    } catch (const Error&) {
+      continue;  // damaged, or it moved while it was read: asked for by its id, it says so
+    }
+  }
+  return all;
+}
+
+void add_pipeline(const std::shared_ptr<process::Participant>& participant, const Pipeline& pipeline) {
+  const std::string definition = pipeline.json();
+  if (definition.size() > max_stored_text) {
+    throw Error(Errc::invalid_argument, "pipeline '" + pipeline.id() + "' is longer than " +
+                                            std::to_string(max_stored_text) + " bytes as JSON");
+  }
+  for (int n = 0; n < tries; ++n) {
+    const AddedText added = add_text(participant, Kind::pipeline, pipeline.id(), definition);
+    if (added.mine) return;
+    RunnerHold hold(participant, pipeline.id());
+    if (!hold.acquire()) {
+      throw Error(Errc::in_use, where_it_is(hold.found()) + "; wait until it is over, or cancel it");
+    }
+    const StoredPipeline& found = hold.found();
+    const PipelineStatus status = found.pipeline.status();
+    if (status == PipelineStatus::waiting && found.text.text == definition) return;
+    if (status == PipelineStatus::waiting) {
+      throw Error(Errc::config_differs, "pipeline '" + pipeline.id() +
+                                            "' is there with another definition and was not started yet; run or "
+                                            "remove that one first");
+    }
+    if (!is_over(status)) throw Error(Errc::in_use, where_it_is(found) + "; resume it, or cancel it");
+    PrimitiveClient::remove(*participant, pipeline.id(), true, Kind::pipeline);
+  }
+  throw Error(Errc::in_use, "pipeline '" + pipeline.id() + "' is added and removed by others all the time");
+}
+
+void restore_pipeline(const std::shared_ptr<process::Participant>& participant, const Pipeline& pipeline) {
+  const AddedText added = add_text(participant, Kind::pipeline, pipeline.id(), pipeline.json());
+  PrimitiveClient client(participant, pipeline.id(), {.kind = Kind::pipeline});
+  if (pipeline.status() != PipelineStatus::waiting) (void)write_state(client, added.there.tag, 0, pipeline);
+}
+
+void remove_pipeline(const std::shared_ptr<process::Participant>& participant, std::string_view id) {
+  try {
+    RunnerHold hold(participant, id);
+    if (!hold.acquire()) throw Error(Errc::in_use, where_it_is(hold.found()) + "; cancel it first");
+    PrimitiveClient::remove(*participant, id, true, Kind::pipeline);
+  } catch (const Error& e) {
+    // One that cannot be read has no runner that could be asked.
+    if (e.errc() != Errc::segment_corrupt && e.errc() != Errc::not_found) throw;
+    PrimitiveClient::remove(*participant, id, true, Kind::pipeline);
+  }
+}
+
+std::optional<Pipeline::Step> cancel_pipeline(const std::shared_ptr<process::Participant>& participant,
+                                              std::string_view id) {
+  const engine::Mapping& mapping = participant->mapping();
+  const auto client = PrimitiveClient::find(participant, id, Kind::pipeline);
+  if (client == nullptr) throw no_such(mapping, id);
+  for (int n = 0; n < tries; ++n) {
+    const StoredPipeline seen = require_pipeline(mapping, id);
+    if (is_over(seen.pipeline.status())) return std::nullopt;
+    Pipeline::Step step = seen.pipeline.cancel();
+    const std::string mine = write_state(*client, seen.text.tag, seen.run, step.pipeline);
+    const StoredPipeline now = require_pipeline(mapping, id);
+    if (now.state != mine) {
+      (void)client->release(mine);
+      continue;
+    }
+    for (const std::string& idle : now.idle) (void)client->release(idle);
+    if (now.runner) (void)client->force_release(now.runner->holder);
+    return step;
+  }
+  throw Error(Errc::in_use, client->title() + " is resumed by others all the time");
+}
+
+// --- the runner ------------------------------------------------------------------------------------------------------
+
+RunnerHold::RunnerHold(std::shared_ptr<process::Participant> participant, std::string_view id)
+    : client_(PrimitiveClient::find(participant, id, Kind::pipeline)),
+      holder_(std::string(runner_prefix) + fresh_tag()) {
+  if (client_ == nullptr) throw no_such(participant->mapping(), id);
+}
+
+RunnerHold::~RunnerHold() {
+  if (callback_ != 0) client_->remove_on_lost(callback_);
+  try {
+    if (token_ != 0) (void)client_->release(holder_);
+  } catch (const Error&) {  // the segment is gone, and the hold with it
+  }
+}
+
+bool RunnerHold::acquire() {
+  process::Request request;
+  request.holder = holder_;
+  request.weight = runner_weight;
+  request.no_lease = true;
+  const process::Answer answer = client_->acquire(request, process::try_once);
+  token_ = answer ? answer.token : 0;
+  found_ = require_pipeline(client_->participant().mapping(), client_->name());
+  written_ = found_->idle;
+  if (!found_->state.empty()) written_.push_back(found_->state);
+  return token_ != 0;
+}
+
+bool RunnerHold::stands() const { return token_ != 0 && client_->stands(holder_, token_); }
+
+void RunnerHold::on_lost(std::function<void()> callback) {
+  callback_ = client_->on_lost([this, told = std::move(callback)](const HolderId& who, const Lost&) {
+    if (who.str() == holder_) told();
+  });
+}
+
+bool RunnerHold::write(const Pipeline& pipeline) {
+  if (!stands()) return false;
+  const std::string mine = write_state(*client_, found_->text.tag, token_, pipeline);
+  for (const std::string& earlier : std::exchange(written_, {mine})) (void)client_->release(earlier);
+  return stands();
+}
+
+}  // namespace shmcoord::coordination
