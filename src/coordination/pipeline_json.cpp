@@ -194,16 +194,17 @@ auto read_text(std::string_view text, std::string_view expected, const Read& rea
   if (!coordination::parse_json(text, deepest, root, fault)) {
     throw PipelineTextError(fault.line, fault.column, fault.what);
   }
+  const auto told = [&](const JsonMistake& mistake) {
+    const auto place = coordination::place_of(text, coordination::byte_of(text, root, mistake));
+    return PipelineTextError(place.line, place.column, mistake.what);
+  };
   PipelinePart part;
   try {
-    try {
-      return read(root, part);
-    } catch (const Error& e) {
-      throw complaint(root, part, e.what());
-    }
+    return read(root, part);
   } catch (const JsonMistake& mistake) {
-    const auto place = coordination::place_of(text, coordination::byte_of(text, root, mistake));
-    throw PipelineTextError(place.line, place.column, mistake.what);
+    throw told(mistake);
+  } catch (const Error& e) {
+    throw told(complaint(root, part, e.what()));
   }
 }
 
@@ -221,11 +222,11 @@ std::string PhaseGuards::json() const { return json::serialize(written(*this)); 
 PhaseGuards PhaseGuards::parse_json(std::string_view text) {
   constexpr std::string_view form = R"(an object with "pre", "post" or "wake_on")";
   return read_text(text, form, [&](const json::value& root, PipelinePart& part) {
-  Members members(root, form);
-  PhaseGuards guards = guards_of(members);
-  members.done();
-  coordination::check_guards(guards, part);
-  return guards;
+    Members members(root, form);
+    PhaseGuards guards = guards_of(members);
+    members.done();
+    coordination::check_guards(guards, part);
+    return guards;
   });
 }
 
