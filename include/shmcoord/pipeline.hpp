@@ -62,7 +62,8 @@ struct SHMCOORD_EXPORT PhaseGuards {
   [[nodiscard]] PhaseGuards with_post(GuardCondition condition, GuardAction on_failure = Block{}) const;
   [[nodiscard]] PhaseGuards with_wake_on(std::vector<std::string> patterns) const;
 
-  /// {"pre": …, "post": …, "wake_on": […]} as in a phase of Pipeline::json(); parse_json() of it gives equal ones.
+  /// {"pre": …, "post": …, "wake_on": […]} as in a phase of Pipeline::json(); parse_json() of it gives equal ones, if
+  /// they are such as a pipeline may have.
   [[nodiscard]] std::string json() const;
   /// Throws PipelineTextError.
   [[nodiscard]] static PhaseGuards parse_json(std::string_view text);

@@ -82,6 +82,7 @@ void check_guards(const PhaseGuards& guards, PipelinePart& now) {
   };
   check("pre", guards.pre);
   check("post", guards.post);
+  if (guards.wake_on.empty()) return;
   const auto bad = std::find_if(guards.wake_on.begin(), guards.wake_on.end(),
                                 [](const std::string& pattern) { return !process::fault_of_pattern(pattern).empty(); });
   now = {phase, "wake_on"};

@@ -194,16 +194,17 @@ auto read_text(std::string_view text, std::string_view expected, const Read& rea
   if (!coordination::parse_json(text, deepest, root, fault)) {
     throw PipelineTextError(fault.line, fault.column, fault.what);
   }
+  const auto told = [&](const JsonMistake& mistake) {
+    const auto place = coordination::place_of(text, coordination::byte_of(text, root, mistake));
+    return PipelineTextError(place.line, place.column, mistake.what);
+  };
   PipelinePart part;
   try {
-    try {
-      return read(root, part);
-    } catch (const Error& e) {
-      throw complaint(root, part, e.what());
-    }
+    return read(root, part);
   } catch (const JsonMistake& mistake) {
-    const auto place = coordination::place_of(text, coordination::byte_of(text, root, mistake));
-    throw PipelineTextError(place.line, place.column, mistake.what);
+    throw told(mistake);
+  } catch (const Error& e) {
+    throw told(complaint(root, part, e.what()));
   }
 }
 

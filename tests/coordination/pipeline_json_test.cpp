@@ -350,7 +350,8 @@ TEST(PipelineJson, AMistakeInAConditionAsObjectIsToldWhereItStands) {
       many +=
           (i == 0 ? "" : ",") + std::string(R"({"type": "file_exists", "path": ")") + std::string(4000, 'x') + "\"}";
     }
-    expect_in_guard(R"(@{"type": "all", "conditions": [)" + many + "]}", "the condition is longer than 65536 bytes");
+    expect_in_guard(R"(@{"type": "not", "condition": {"type": "all", "conditions": [)" + many + "]}}",
+                    "the condition is longer than 65536 bytes");
   }
 }
 
