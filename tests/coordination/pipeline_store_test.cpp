@@ -1,0 +1,161 @@
+#include "coordination/pipeline_store.hpp"
+
+#include <atomic>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "coordination/segment_pipeline_fixture.hpp"
+#include "shmcoord/snapshot.hpp"
+
+// What lies in the segment of a pipeline: which of several states counts, and what those who come at once make of it.
+
+namespace shmcoord {
+namespace {
+
+class StoredPipelines : public SegmentPipelines {
+ protected:
+  StoredPipelines() : session_(segment_) {
+    (void)SegmentPipeline::add(session_, definition_);
+    client_ = process::PrimitiveClient::find(participant(), "p", engine::Kind::pipeline);
+  }
+  [[nodiscard]] const std::shared_ptr<process::Participant>& participant() {
+    return detail::Access::usable_state(session_)->participant;
+  }
+  [[nodiscard]] coordination::StoredPipeline found() {
+    return *coordination::find_pipeline(participant()->mapping(), "p");
+  }
+  /// As somebody might write it who was overtaken, at any time.
+  void write(std::uint64_t run, const std::string& tag, const Pipeline& state, std::string definition = {}) {
+    if (definition.empty()) definition = found().text.tag;
+    const std::string holder = "state of " + definition + " in " + std::to_string(run) + " by " + tag;
+    const std::string text = state.progress();
+    process::Request request;
+    request.holder = holder;
+    request.weight = 1;
+    request.reason = text;
+    request.no_lease = true;
+    request.detached = true;
+    ASSERT_TRUE(client_->acquire(request, process::try_once));
+  }
+
+  const Pipeline definition_{"p", {phase("a"), phase("b")}};
+  const Pipeline inside_ = definition_.start().pipeline;
+  const Pipeline second_ = inside_.finish_phase().pipeline;
+  const Pipeline done_ = second_.finish_phase().pipeline;
+  Session session_;
+  std::unique_ptr<process::PrimitiveClient> client_;
+};
+
+TEST_F(StoredPipelines, TheLaterStateCountsUnlessItsWriterWasOvertaken) {
+  write(5, "1", inside_);
+  EXPECT_EQ(found().pipeline.progress(), inside_.progress());
+  write(5, "2", second_);
+  EXPECT_EQ(found().pipeline.progress(), second_.progress());
+  write(4, "3", done_);
+  EXPECT_EQ(found().pipeline.progress(), second_.progress()) << "by an earlier runner";
+  write(7, "4", inside_);
+  EXPECT_EQ(found().pipeline.progress(), inside_.progress());
+  write(7, "5", second_, "another");
+  EXPECT_EQ(found().pipeline.progress(), inside_.progress()) << "of another definition by that name";
+  EXPECT_EQ(found().idle.size(), 4U);
+  EXPECT_EQ(found().run, 7U);
+  write(7, "6", inside_.cancel().pipeline);
+  write(9, "7", done_);
+  EXPECT_EQ(found().pipeline.status(), PipelineStatus::cancelled) << "nothing comes after that";
+}
+
+TEST_F(StoredPipelines, WhatDoesNotCountIsTakenAwayByWhoeverGoesOn) {
+  write(5, "1", inside_);
+  write(5, "2", second_);
+  write(4, "3", inside_);
+  std::vector<std::string> ran;
+  SegmentPipeline p(session_, "p");
+  EXPECT_EQ(p.run(executor(), options(ran)), Result::done);
+  EXPECT_EQ(ran, std::vector<std::string>{"b"});
+  EXPECT_TRUE(found().idle.empty());
+  EXPECT_EQ(client_->holders().size(), 2U) << "the definition and the state";
+}
+
+TEST_F(StoredPipelines, WhoReadsNonsenseSaysSo) {
+  write(5, "1", inside_);
+  process::Request request;
+  const std::string holder = "state of " + found().text.tag + " in 6 by 2";
+  request.holder = holder;
+  request.weight = 1;
+  request.reason = "{\"status\":\"gone\"}";
+  request.no_lease = true;
+  request.detached = true;
+  ASSERT_TRUE(client_->acquire(request, process::try_once));
+  EXPECT_EQ(error_of([&] { (void)SegmentPipeline(session_, "p"); }), Errc::segment_corrupt);
+  EXPECT_TRUE(SegmentPipeline::list(segment_).empty());
+  EXPECT_NO_THROW(SegmentPipeline::remove(session_, "p"));
+}
+
+// Two who cancel, one who resumes, all at once: one end, and all agree.
+TEST_F(StoredPipelines, CancelAndResumeAgree) {
+  for (int round = 0; round < 50; ++round) {
+    (void)SegmentPipeline::add(session_, definition_);
+    std::atomic<int> cancelled = 0;
+    auto result = Result::busy;
+    std::vector<std::thread> threads;
+    for (int n = 0; n < 2; ++n) {
+      threads.emplace_back([&] {
+        Session own{segment_};
+        SegmentPipeline p(own, "p");
+        if (p.cancel()) ++cancelled;
+      });
+    }
+    threads.emplace_back([&] {
+      Session own{segment_};
+      SegmentPipeline p(own, "p");
+      result = p.run(executor(), {.run_command = [](const PhaseRun&) { return std::string(); }});
+    });
+    for (std::thread& t : threads) t.join();
+    const PipelineStatus end = status("p");
+    ASSERT_TRUE(is_over(end)) << to_string(end);
+    ASSERT_EQ(cancelled > 0, end == PipelineStatus::cancelled) << cancelled;
+    ASSERT_LE(cancelled, 1) << "the other one came too late";
+    ASSERT_EQ(result, end == PipelineStatus::cancelled ? Result::cancelled : Result::done);
+  }
+}
+
+TEST_F(StoredPipelines, ComesBackFromASnapshotWithoutItsRunner) {
+  const std::string file = path("snapshot.json");
+  const std::string again = path("again.json");
+  {
+    Child child = runner("p");
+    ASSERT_EQ(child.next(), 'i');
+    EXPECT_EQ(save_snapshot(segment_, file).pipelines, 1U);
+    child.kill(SIGKILL);
+  }
+  const std::string name = name_ + "-restored";
+  EXPECT_EQ(restore_snapshot(file, name).restored.pipelines, 1U);
+  {
+    const Segment restored = Segment::open(name);
+    const std::vector<PipelineListing> all = SegmentPipeline::list(restored);
+    ASSERT_EQ(all.size(), 1U);
+    EXPECT_EQ(all[0].pipeline.progress(), inside_.progress());
+    EXPECT_FALSE(all[0].runner);
+    (void)save_snapshot(restored, again);
+    Session session{restored};
+    SegmentPipeline p(session, "p");
+    std::vector<std::string> ran;
+    EXPECT_EQ(p.run(executor(), options(ran)), Result::done) << "also of those tokens that were given out since";
+    EXPECT_EQ(ran, (std::vector<std::string>{"a", "b"}));
+  }
+  const auto line = [](const std::string& from) {
+    std::ifstream in(from);
+    std::string text;
+    std::getline(in, text);
+    std::getline(in, text);
+    return text;
+  };
+  EXPECT_EQ(line(again), line(file));
+  Segment::remove(name, true);
+}
+
+}  // namespace
+}  // namespace shmcoord
