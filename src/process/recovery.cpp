@@ -30,8 +30,6 @@ using engine::SlotId;
 using engine::SlotState;
 using engine::View;
 
-namespace {
-
 SessionView session_view(const Mapping& mapping, SlotIndex s) {
   const SessionSlot& slot = mapping.view().slot(s);
   const SlotId id = engine::unpack_slot(RealPolicy::load(slot.id));
@@ -53,6 +51,8 @@ SessionView session_view(const Mapping& mapping, SlotIndex s) {
   v.command = engine::load_line<RealPolicy>(slot.command.data(), slot.command.size());
   return v;
 }
+
+namespace {
 
 bool holds(Phase phase) { return phase == Phase::held || phase == Phase::marked; }
 
@@ -216,6 +216,18 @@ Snapshot take_snapshot(const Mapping& mapping, std::int64_t now_ns, Detail detai
     }
   });
   return snapshot;
+}
+
+std::vector<EntryIndex> entries_of(const View& view, RecordIndex record) {
+  std::vector<EntryIndex> entries;
+  Chunks<RealPolicy>(view).for_each([&](std::uint32_t chunk, std::uint64_t) {
+    for (EntryIndex n = 0; n < engine::entries_per_chunk; ++n) {
+      const EntryIndex i = chunk * engine::entries_per_chunk + n;
+      const engine::Status status = engine::unpack_status(RealPolicy::load(view.entry(i).status));
+      if (status.phase != Phase::free && status.record == record) entries.push_back(i);
+    }
+  });
+  return entries;
 }
 
 std::vector<Action> plan(const Snapshot& snapshot, const SweepOptions& options) {

@@ -98,6 +98,9 @@ enum class Detail : std::uint8_t { full, brief };
 /// Reads everything without changing anything and without touching a page that does not exist; works on a read-only
 /// mapping. Not one moment in time: entries may have moved on while it was taken.
 [[nodiscard]] Snapshot take_snapshot(const Mapping& mapping, std::int64_t now_ns, Detail detail = Detail::full);
+/// Of it, what is about one slot, which must exist; and about one record: the entries that name it.
+[[nodiscard]] SessionView session_view(const Mapping& mapping, SlotIndex slot);
+[[nodiscard]] std::vector<EntryIndex> entries_of(const engine::View& view, RecordIndex record);
 
 // --- what to do about it ---------------------------------------------------
 

@@ -35,8 +35,18 @@ class Painter {
     for (const EntryView& e : picture.snapshot.entries) {
       if (view_.record_exists(e.record)) members_.push_back({e.record, e.entry});
     }
+    list_sessions();
+  }
+  /// Of one record alone, whose entries these are.
+  Painter(const Mapping& mapping, Picture& picture, RecordIndex record, const std::vector<EntryIndex>& entries)
+      : mapping_(mapping), view_(mapping.view()), picture_(picture) {
+    for (const EntryIndex i : entries) members_.push_back({record, i});
+    list_sessions();
+  }
+
+  void list_sessions() {
     std::sort(members_.begin(), members_.end());
-    const auto& sessions = picture.snapshot.sessions;
+    const auto& sessions = picture_.snapshot.sessions;
     by_slot_.assign(view_.geo.sizes.sessions, none);
     for (std::size_t i = 0; i < sessions.size(); ++i) {
       if (sessions[i].slot < by_slot_.size()) by_slot_[sessions[i].slot] = static_cast<std::uint32_t>(i);
@@ -74,7 +84,7 @@ class Painter {
     friend constexpr auto operator<=>(const Member&, const Member&) = default;
   };
 
-  void read(LockView& lock, const Record& record, const core::Control& c) const {
+  void read(LockView& lock, const Record& record, const core::Control& c) {
     lock.kind = static_cast<engine::Kind>(P::load(record.kind));
     lock.seq = c.seq;
     lock.used = c.used;
@@ -167,7 +177,7 @@ class Painter {
     return engine::unpack_amount(P::load(view_.entry(i).weight));
   }
 
-  GrantView describe(RecordIndex r, EntryIndex i, const Meaning& m) const {
+  GrantView describe(RecordIndex r, EntryIndex i, const Meaning& m) {
     const Entry& e = view_.entry(i);
     GrantView g;
     g.entry = i;
@@ -205,15 +215,20 @@ class Painter {
     return g;
   }
 
-  [[nodiscard]] const SessionView* session_of(const engine::ChunkOwner& owner) const noexcept {
-    if (owner.slot >= by_slot_.size() || by_slot_[owner.slot] == none) return nullptr;
+  /// Until the next call.
+  [[nodiscard]] const SessionView* session_of(const engine::ChunkOwner& owner) {
+    if (owner.slot >= by_slot_.size() || !view_.slot_exists(owner.slot)) return nullptr;
+    if (by_slot_[owner.slot] == none) {  // it came after they were listed, or they were not
+      by_slot_[owner.slot] = static_cast<std::uint32_t>(picture_.snapshot.sessions.size());
+      picture_.snapshot.sessions.push_back(session_view(mapping_, owner.slot));
+    }
     const SessionView& s = picture_.snapshot.sessions[by_slot_[owner.slot]];
     return engine::same_incarnation(s.incarnation, owner.incarnation) ? &s : nullptr;
   }
 
   /// Looked at, not taken: the next holder is told all the same.
   [[nodiscard]] std::optional<PreviousView> previous(RecordIndex r, const Record& record, const core::Control& c,
-                                                     const Handoff& handoff) const {
+                                                     const Handoff& handoff) {
     const std::uint64_t stamp = engine::handoff_stamp(r, c.seq);
     const Handoff told = engine::unpack_handoff(P::load(record.previous));
     if (c.op == core::Op::reclaim && handoff.stamp == stamp && handoff.loss != Loss::none && told.stamp != stamp) {
@@ -324,15 +339,21 @@ Picture take_picture(const Mapping& mapping, std::int64_t now_ns, const std::vec
 }
 
 std::optional<LockView> look_at(const Mapping& mapping, std::string_view name) {
+  const View& view = mapping.view();
   for (int n = 0; n < looks; ++n) {
-    Picture picture = take_picture(mapping, real_clock().now_ns(), {std::string(name)});
-    if (picture.locks.empty()) return std::nullopt;
-    LockView& seen = picture.locks.front();
-    if (seen.damaged) {
-      throw Error(Errc::segment_corrupt, std::string(engine::word_of(seen.kind)) + " '" + seen.name +
+    const std::optional<engine::Found> found = engine::NameIndex<P>(view).find(name);
+    if (!found) return std::nullopt;
+    Picture picture;
+    picture.now_ns = real_clock().now_ns();
+    auto seen = Painter(mapping, picture, found->record, entries_of(view, found->record)).look(*found, name);
+    if (!seen || !seen->settled) continue;
+    // One that stands still and does not add up is damaged.
+    const bool still = P::load_seq(view.record(found->record).control) == seen->seq;
+    if (seen->damaged || (is_behind(*seen) && still && n + 1 == looks)) {
+      throw Error(Errc::segment_corrupt, std::string(engine::word_of(seen->kind)) + " '" + seen->name +
                                              "' is damaged; `shmcoord segment check` tells more");
     }
-    if (seen.settled) return std::move(seen);
+    if (!is_behind(*seen)) return seen;
   }
   throw Error(Errc::segment_corrupt,
               "'" + std::string(name) + "' changes faster than it can be read; try again when less is going on");
