@@ -232,6 +232,8 @@ TEST_F(ReapSave, IsReadyWhenTheFileWasWritten) {
   const std::string reap = "NOTIFY_SOCKET=\"$SCRATCH/notify\" exec \"$SHMCOORD\" reap --save ";
   EXPECT_EQ(start_shell(reap + directory_ + "/no/such")->wait().code(), 2);
   EXPECT_THAT(supervisor.hear(MSG_DONTWAIT), IsEmpty());
+  EXPECT_EQ(start_shell(reap + "/proc/self/no-file-can-be-made-here")->wait().code(), 2);
+  EXPECT_THAT(supervisor.hear(MSG_DONTWAIT), IsEmpty());
   const auto reaper = start_shell(reap + file_);
   EXPECT_THAT(supervisor.hear(), HasSubstr("READY=1"));
   EXPECT_NO_THROW((void)coordination::state_from(saved(), file_));

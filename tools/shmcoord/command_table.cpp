@@ -339,7 +339,7 @@ constexpr std::array reap_more{
     "With --save a segment that is not there is restored from the file as by `snapshot restore`, or made when there is "
     "no file either: a service that is started with the machine needs nothing else. Who wants an empty one removes the "
     "segment and moves the file away. The file is replaced as a whole; if this program is killed, it is the one of the "
-    "last save.",
+    "last save. To systemd (Type=notify) it says that it is ready after the first save.",
     "A file that is no snapshot, is damaged, or is of another segment than the one that exists (somebody was quicker "
     "after a boot and made a fresh one) is left as it is, and the reaper ends with an error that says what to do. Once "
     "it runs, a save that fails is told, once until it works again, and tried again.",
