@@ -34,6 +34,8 @@ class SnapshotOwner : public testing::FaceTest {
       : directory_(std::filesystem::temp_directory_path() / name_), file_((directory_ / "snapshot.json").string()) {
     std::filesystem::create_directories(directory_);
   }
+  SnapshotOwner(const SnapshotOwner&) = delete;
+  SnapshotOwner& operator=(const SnapshotOwner&) = delete;
   ~SnapshotOwner() override {
     std::filesystem::remove_all(directory_);
     try {
@@ -130,6 +132,7 @@ TEST_F(SnapshotOwner, OfSeveralWhoRestoreTheSameFileOneDoes) {
   for (int round = 0; round < 20; ++round) {
     (void)save_snapshot(segment_, file_);
     std::vector<std::unique_ptr<Child>> children;
+    children.reserve(4);
     for (int n = 0; n < 4; ++n) {
       children.push_back(std::make_unique<Child>([&](int ready) {
         try {

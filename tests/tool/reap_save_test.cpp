@@ -266,6 +266,7 @@ TEST_F(ReapSave, SeveralMayStartAtOnce) {
   for (int round = 0; round < 5; ++round) {
     remove_segment();
     std::vector<std::unique_ptr<ToolProcess>> reapers;
+    reapers.reserve(4);
     for (int n = 0; n < 4; ++n) reapers.push_back(start({"reap", "--once", "--save", file_}));
     int restored = 0;
     for (const auto& reaper : reapers) {

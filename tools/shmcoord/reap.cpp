@@ -145,7 +145,7 @@ class Reaper {
         notify_supervisor("STOPPING=1");
         emit({"notice", nullptr, "the segment was removed", nullptr});
         std::fflush(stdout);
-        return exit_missing;
+        return ends ? exit_done : exit_missing;
       }
       if (ends) break;
     }
