@@ -28,6 +28,14 @@ class ReapSave : public ToolTest {
   ReapSave() : ToolTest(SHMCOORD_TOOL_PATH) { std::filesystem::create_directory(directory_); }
 
   [[nodiscard]] std::string saved() const { return read_file(file_); }
+  /// Those that somebody holds.
+  [[nodiscard]] std::set<std::string> locks_in_file() const {
+    std::set<std::string> locks;
+    for (const auto& name : coordination::state_from(saved(), file_).names) {
+      if (!name.holders.empty()) locks.insert(name.name);
+    }
+    return locks;
+  }
   void write(const std::string& text) const { std::ofstream(file_, std::ios::binary) << text; }
   /// Takes a lock that outlives who took it; its token.
   unsigned long long hold(const std::string& lock, const std::string& holder) {
@@ -293,21 +301,14 @@ TEST_F(ReapSave, KilledAgainAndAgainNothingThatWasSavedIsLost) {
       ASSERT_TRUE(eventually([&] { return reaper->out().find("saved") != std::string::npos; })) << reaper->err();
       const std::string lock = "lock-" + std::to_string(round);
       hold(lock, "script");
-      ASSERT_TRUE(eventually([&] { return saved().find(lock) != std::string::npos; })) << reaper->err();
       kept.insert(lock);
+      ASSERT_TRUE(eventually([&] { return locks_in_file() == kept; })) << reaper->err();
     } else {
       ::usleep(static_cast<useconds_t>(random() % 25'000));  // the moment of its death, not an order of events
     }
     reaper->signal(SIGKILL);
     ASSERT_EQ(reaper->wait().code(), 128 + SIGKILL) << round << ": it ended by itself: " << reaper->err();
-    const coordination::SavedState state = coordination::state_from(saved(), file_);
-    std::set<std::string> there;
-    for (const auto& name : state.names) {
-      for (const auto& one : name.holders) {
-        if (one.holder == "script") there.insert(name.name);
-      }
-    }
-    ASSERT_EQ(there, kept) << round;
+    ASSERT_EQ(locks_in_file(), kept) << round << "\n" << reaper->out() << reaper->err() << saved();
   }
   ASSERT_EQ(run({"reap", "--once", "--save", file_}).code(), 0);
   for (const std::string& lock : kept) EXPECT_TRUE(holds(lock, "script")) << lock;
