@@ -28,7 +28,7 @@
 // A segment made anew from its snapshot.
 //
 // It is filled under a temporary name, by one session that leaves again, and gets its own name last; so nobody sees
-// half of it. If we die here: the temporary goes with the next one who makes or lists segments
+// half of it. If we die here: the temporary goes with the next one who lists segments
 // (engine/segment_birth.hpp). The snapshot says more tokens by then, which it may.
 
 namespace shmcoord {

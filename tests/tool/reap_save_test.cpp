@@ -137,6 +137,18 @@ TEST_F(ReapSave, WhatWasLostIsRestoredAtTheStart) {
                           HasSubstr(R"("event":"saved","saved":{"locks":2,)")));
 }
 
+TEST_F(ReapSave, WhatAKilledOneLeftHalfRestoredIsTakenAway) {
+  const std::string path = directory_ + "/segment";
+  const std::string left = directory_ + "/.shmcoord-new.0123456789abcdef";
+  ASSERT_EQ(run({"-s", path, "reap", "--once", "--save", file_}).code(), 0);
+  ASSERT_EQ(run({"-s", path, "segment", "remove"}).code(), 0);
+  std::ofstream(left) << "half";
+  const Finished f = run({"-s", path, "reap", "--once", "--save", file_});
+  EXPECT_EQ(f.code(), 0) << f.err;
+  EXPECT_THAT(f.out, HasSubstr("restored"));
+  EXPECT_FALSE(std::filesystem::exists(left));
+}
+
 TEST_F(ReapSave, TheFileOfAnotherInstanceIsLeftAsItIs) {
   const auto token = hold("deploy", "script");
   ASSERT_EQ(run({"reap", "--once", "--save", file_}).code(), 0);
