@@ -60,7 +60,7 @@ struct RestoreReport {
 /// reservation, so that restoring it once more gives no token twice.
 ///
 /// Errors, after each of which nothing was restored: snapshot_damaged (with the line, or what is wrong there),
-/// segment_exists, segment_version (a snapshot of a newer version), no_permission, no_space, system. Thread-safe.
+/// segment_exists, segment_version (a snapshot of another version), no_permission, no_space, system. Thread-safe.
 SHMCOORD_EXPORT RestoreReport restore_snapshot(const std::string& file, std::string_view segment);
 
 }  // namespace shmcoord

@@ -7,10 +7,12 @@
 #include <cerrno>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
 
+#include "base/printable.hpp"
 #include "coordination/guard_store.hpp"
 #include "coordination/pipeline_store.hpp"
 #include "coordination/save.hpp"
@@ -27,7 +29,7 @@
 // A segment made anew from its snapshot.
 //
 // It is filled under a temporary name, by one session that leaves again, and gets its own name last; so nobody sees
-// half of it. If we die here: the temporary goes with the next one who makes or lists segments
+// half of it. If we die here: the temporary goes with the next one who lists segments
 // (engine/segment_birth.hpp). The snapshot says more tokens by then, which it may.
 
 namespace shmcoord {
@@ -40,8 +42,6 @@ using engine::Kind;
 using engine::RealPolicy;
 using process::Participant;
 using process::PrimitiveClient;
-
-constexpr std::size_t most_bytes = std::size_t{4} << 30U;
 
 [[noreturn]] void throw_exists(const std::string& path) {
   throw Error(Errc::segment_exists, "segment " + path + " exists; remove it first, or restore under another name");
@@ -202,7 +202,12 @@ class Restoration {
 }  // namespace
 
 RestoreReport restore_snapshot(const std::string& file, std::string_view segment) {
-  SavedState state = coordination::state_from(process::read_whole_file(file, most_bytes), file);
+  // Alone with the file until the segment has its name: of two who restore, the second one finds what the first made,
+  // and the file says which instance that is.
+  const process::FileReplacement replacement(file);
+  std::optional<SavedState> read = coordination::read_state(file);
+  if (!read) throw Error(Errc::not_found, file + ": there is no such file");
+  SavedState& state = *read;
   const std::string name = segment.empty() ? engine::default_segment_name() : std::string(segment);
   const std::string path = engine::segment_path(name);
   if (state.token_reserved + engine::token_margin + engine::token_reserve > core::seq_limit) {
@@ -219,8 +224,11 @@ RestoreReport restore_snapshot(const std::string& file, std::string_view segment
     report = Restoration(mapping, state, file).run(me);
   }
   // Before anybody can use it: from the same file tokens would be given out a second time.
-  state.token_reserved = coordination::state_of(mapping).token_reserved;
-  coordination::write_state(mapping, state, file);
+  const SavedState made = coordination::state_of(mapping);
+  state.token_reserved = made.token_reserved;
+  state.instance = made.instance;
+  state.segment = base::printable(name);
+  coordination::write_state(mapping, state, replacement);
   unfinished.give_name(name, path);
   return report;
 }

@@ -11,7 +11,7 @@
 #include "base/printable.hpp"
 #include "coordination/guard_store.hpp"
 #include "coordination/pipeline_store.hpp"
-#include "process/atomic_file.hpp"
+#include "engine/segment_name.hpp"
 #include "process/clock.hpp"
 #include "process/face.hpp"
 #include "process/primitive_client.hpp"
@@ -26,6 +26,24 @@ using engine::Kind;
 using engine::RealPolicy;
 using process::GrantView;
 using process::LockView;
+
+constexpr std::size_t most_bytes = std::size_t{4} << 30U;
+
+std::string instance_of(const engine::Mapping& mapping) {
+  std::array<char, 17> text{};
+  std::snprintf(text.data(), text.size(), "%016llx",
+                static_cast<unsigned long long>(mapping.view().header().segment_id));
+  return text.data();
+}
+
+/// Where that name leads; itself when it leads nowhere.
+std::string path_or_name(const std::string& name) {
+  try {
+    return base::printable(engine::segment_path(name));
+  } catch (const Error&) {
+    return name;
+  }
+}
 
 std::string in_hex(const std::array<std::uint8_t, 16>& bytes) {
   std::string text;
@@ -87,6 +105,7 @@ SavedState state_of(const engine::Mapping& mapping) {
   state.saved_wall_ns = process::real_clock().wall_ns();
   state.boot = in_hex(header.boot_id);
   state.segment = base::printable(mapping.name());
+  state.instance = instance_of(mapping);
   state.sizes = header.sizes;
   state.flags = header.flags;
   struct stat file {};
@@ -126,8 +145,7 @@ SavedState state_of(const engine::Mapping& mapping) {
   return state;
 }
 
-void write_state(const engine::Mapping& mapping, SavedState& state, const std::string& file) {
-  const process::FileReplacement replacement(file);  // of several who save, each says what counts from then on
+void write_state(const engine::Mapping& mapping, SavedState& state, const process::FileReplacement& replacement) {
   engine::Word64& word = mapping.view().header().token_reserved;
   // The first snapshot limits before it promises; later ones promise more before that is used.
   for (std::uint64_t seen = RealPolicy::load(word); seen == 0; seen = RealPolicy::load(word)) {
@@ -154,19 +172,58 @@ SnapshotCounts counts_of(const SavedState& state) {
   return counts;
 }
 
-}  // namespace coordination
+std::optional<SavedState> read_state(const std::string& file) {
+  std::string text;
+  try {
+    text = process::read_whole_file(file, most_bytes);
+  } catch (const Error& e) {
+    if (e.errc() == Errc::not_found) return std::nullopt;
+    throw;
+  }
+  return state_from(text, file);
+}
 
-SnapshotCounts save_snapshot(const Segment& segment, const std::string& file) {
-  const engine::Mapping& mapping = *detail::Access::mapping(segment);
+void require_same(const engine::Mapping& mapping, const SavedState& state, const std::string& file) {
+  const std::string own = instance_of(mapping);
+  if (state.instance == own) return;
+  const std::string name = base::printable(mapping.name());
+  throw Error(Errc::segment_exists, file + ": this is a snapshot of another segment (id " +
+                                        base::printable(state.instance) + ") than the one that exists as " +
+                                        base::printable(mapping.path()) + " (id " + own +
+                                        "), and what it holds would be lost; to go back to it: `shmcoord -s " + name +
+                                        " segment remove`, then `shmcoord -s " + name + " snapshot restore " + file +
+                                        "`; to keep the one that exists: move the file away; nothing was changed");
+}
+
+void require_name(std::string_view segment, const SavedState& state, const std::string& file) {
+  const std::string wanted(segment);
+  if (state.segment == wanted || path_or_name(state.segment) == path_or_name(wanted)) return;
+  const std::string name = base::printable(wanted);
+  throw Error(Errc::config_differs, file + ": this is a snapshot of segment " + base::printable(state.segment) +
+                                        ", not of " + name + "; `shmcoord -s " + name + " snapshot restore " + file +
+                                        "` makes it under that name; nothing was changed");
+}
+
+SnapshotCounts save(const engine::Mapping& mapping, const std::string& file, Over over) {
   if (mapping.read_only()) {
     throw Error(Errc::no_permission, "segment " + mapping.path() +
                                          ": saving it takes write permission, for it reserves the tokens of after a "
                                          "restore; ask its owner");
   }
   if (mapping.removed()) throw Error(Errc::segment_gone, "segment " + mapping.name() + " was removed");
-  coordination::SavedState state = coordination::state_of(mapping);
-  coordination::write_state(mapping, state, file);
-  return coordination::counts_of(state);
+  const process::FileReplacement replacement(file);
+  if (over == Over::its_own) {
+    if (const auto there = read_state(file)) require_same(mapping, *there, file);
+  }
+  SavedState state = state_of(mapping);
+  write_state(mapping, state, replacement);
+  return counts_of(state);
+}
+
+}  // namespace coordination
+
+SnapshotCounts save_snapshot(const Segment& segment, const std::string& file) {
+  return coordination::save(*detail::Access::mapping(segment), file, coordination::Over::anything);
 }
 
 }  // namespace shmcoord

@@ -96,6 +96,7 @@ std::string first_line_of(const SavedState& state) {
                        {"saved_wall_ns", state.saved_wall_ns},
                        {"boot", state.boot},
                        {"segment", state.segment},
+                       {"instance", state.instance},
                        {"sizes",
                         {{"names", state.sizes.names},
                          {"entries", state.sizes.entries},
@@ -328,10 +329,12 @@ SavedState state_from(std::string_view text, const std::string& file) {
   const Line first(file, 1);
   if (!lines[0].ends_with(middle)) first.fail("the list of names does not begin here");
   const json::object o = first.parse(std::string(lines[0].substr(0, lines[0].size() - middle.size())) + "}");
-  first.only(o, {"shmcoord_snapshot", "saved_wall_ns", "boot", "segment", "sizes", "flags", "mode", "token_reserved"});
+  first.only(o, {"shmcoord_snapshot", "saved_wall_ns", "boot", "segment", "instance", "sizes", "flags", "mode",
+                 "token_reserved"});
   state.saved_wall_ns = first.duration(o, "saved_wall_ns");
   state.boot = first.text(o, "boot");
   state.segment = first.text(o, "segment");
+  state.instance = first.text(o, "instance");
   const json::value& sizes = first.member(o, "sizes");
   if (!sizes.is_object()) first.fail("'sizes' is none");
   const auto size = [&](const char* key) {

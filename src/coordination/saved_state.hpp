@@ -14,7 +14,7 @@
 
 namespace shmcoord::coordination {
 
-inline constexpr int snapshot_version = 1;
+inline constexpr int snapshot_version = 2;
 
 struct SavedHold {
   enum class Of : std::uint8_t { detached, process, session };
@@ -55,7 +55,8 @@ struct SavedName {
 struct SavedState {
   std::int64_t saved_wall_ns = 0;  // for people
   std::string boot;                // hexadecimal
-  std::string segment;             // for people
+  std::string segment;             // the name or path that it was opened by
+  std::string instance;            // hexadecimal: of all segments of that name, which one (Header::segment_id)
   engine::Sizes sizes;
   std::uint32_t flags = 0;  // HeaderFlag
   std::uint32_t mode = 0600;

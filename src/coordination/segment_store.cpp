@@ -1,20 +1,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <map>
 #include <mutex>
 #include <tuple>
 #include <utility>
 
 #include "coordination/guard_flag_state.hpp"
 #include "coordination/manager_store.hpp"
+#include "coordination/stale_warnings.hpp"
 #include "engine/name_index.hpp"
 #include "process/clock.hpp"
 #include "process/face.hpp"
-#include "process/lease.hpp"
 #include "process/recovery.hpp"
 #include "process/snapshot.hpp"
-#include "process/telling.hpp"
 
 // The manager's state in a segment: a session's own locks and semaphores, and what everybody can see.
 //
@@ -264,13 +262,6 @@ class SegmentStore final : public Store, public std::enable_shared_from_this<Seg
   Effects reclaim() override;
 
  private:
-  struct HoldKey {
-    process::RecordIndex record;
-    std::uint64_t generation;
-    std::uint64_t token;
-    friend auto operator<=>(const HoldKey&, const HoldKey&) = default;
-  };
-
   [[nodiscard]] process::Participant& participant() const { return *session_->participant; }
 
   static process::Request request(const HolderId& holder, std::uint32_t weight, const Metadata& metadata) {
@@ -314,55 +305,15 @@ class SegmentStore final : public Store, public std::enable_shared_from_this<Seg
     return {};
   }
 
-  /// The age of the hold at its last sign of life.
-  static std::int64_t heard_after_ns(const GrantView& g) { return core::age_ns(g.since_ns, g.last_sign_ns); }
-  [[nodiscard]] bool is_warned(const LockView& seen, const GrantView& g) const;
-
   const std::shared_ptr<detail::Access::SessionState> session_;
   std::mutex mutex_;
-  std::map<HoldKey, std::int64_t> warned_;  // with heard_after_ns() then
+  StaleWarnings warnings_;
 };
-
-// A sign of life ends the episode if the hold was safe by it; one that is held too long is not (core/lock_machine.hpp).
-// Only the last one is seen: of a hold that went silent, was safe once more and then held too long, all between two
-// passes, nobody is warned again.
-bool SegmentStore::is_warned(const LockView& seen, const GrantView& g) const {
-  const auto at = warned_.find({seen.record, seen.generation, g.token});
-  if (at == warned_.end()) return false;
-  if (at->second == heard_after_ns(g)) return true;
-  const core::LeaseTerms terms = process::terms_of(participant().mapping().view(), seen.record, g.entry);
-  return core::judge(terms, g.since_ns, g.last_sign_ns, g.last_sign_ns) != Loss::none;
-}
 
 Effects SegmentStore::warn() {
   participant().require_usable();
   const std::scoped_lock lock(mutex_);
-  const process::Picture picture = paint({});
-  const engine::View& view = participant().mapping().view();
-  Effects effects;
-  std::map<HoldKey, std::int64_t> warned;
-  for (const Kind kind : {Kind::lock, Kind::semaphore}) {
-    for (const LockView& seen : picture.locks) {
-      if (seen.kind != kind || seen.damaged) continue;
-      for (const GrantView& g : by_token(seen.holders)) {
-        if (g.lease == Loss::none || is_dead(g)) continue;
-        warned.emplace(HoldKey{seen.record, seen.generation, g.token}, heard_after_ns(g));
-        if (is_warned(seen, g)) continue;
-        Event& e = effects.emplace_back(effect(kind, EventKind::lock_stale, seen.name, process::real_clock().now()));
-        e.holder = g.holder;
-        e.pid = g.pid;
-        e.why = g.lease;
-        e.token = g.token;
-        if (kind == Kind::semaphore) {
-          e.weight = g.weight;
-          e.available = seen.capacity > seen.used ? seen.capacity - seen.used : 0;
-        }
-        process::tell_stale(view, seen.record, g.entry, g.lease);
-      }
-    }
-  }
-  warned_ = std::move(warned);
-  return effects;
+  return warnings_.warn(participant().mapping(), process::real_clock().now_ns());
 }
 
 // The reaper's own pass. It warned in warn().

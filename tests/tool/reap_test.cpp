@@ -1,31 +1,42 @@
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <csignal>
-#include <cstdlib>
-#include <cstring>
 #include <string>
 
+#include "support/notify_socket.hpp"
 #include "support/tool.hpp"
 
 namespace shmcoord::test {
 namespace {
+
+bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+
+int count(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
 
 class Reap : public ToolTest {
  protected:
   Reap() : ToolTest(SHMCOORD_TOOL_PATH) {}
 
   /// Nobody else is joined, so nobody notices.
-  void leave_a_dead_holder() {
-    const auto shell = start_shell("exec \"$SHMCOORD\" lock acquire x --holder bound --pid $$ >/dev/null");
+  void leave_a_dead_holder(const std::string& lock = "x") {
+    const auto shell = start_shell("exec \"$SHMCOORD\" lock acquire " + lock + " --holder bound --pid $$ >/dev/null");
     ASSERT_EQ(shell->wait().code(), 0);
+  }
+  /// As far as events are kept.
+  std::string told() { return run({"events", "--no-follow"}).out; }
+  /// A hold that nobody renews, when it has run out.
+  void leave_a_stale_hold(const std::string& lock, const std::string& holder) {
+    ASSERT_EQ(run({"lock", "acquire", lock, "--holder", holder, "--ttl", "20ms", "-n"}).code(), 0);
+    ASSERT_TRUE(eventually([&] {
+      return has(run({"reap", "--dry-run"}).out, ("of " + lock + " by " + holder).c_str());
+    }));
   }
   bool held(const std::string& lock) { return run({"inspect", lock}).out.find("held") != std::string::npos; }
 };
-
-bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
 
 TEST_F(Reap, DryRunTellsAndChangesNothing) {
   leave_a_dead_holder();
@@ -61,6 +72,65 @@ TEST_F(Reap, TakesExpiredLeases) {
   EXPECT_FALSE(held("x"));
 }
 
+// C-16: in one pass, in this order.
+TEST_F(Reap, WarnsAndThenTakes) {
+  ASSERT_EQ(run({"segment", "create", "--journal"}).code(), 0);
+  ASSERT_EQ(run({"sem", "acquire", "agents", "--capacity", "2", "--holder", "many", "--ttl", "20ms"}).code(), 0);
+  leave_a_stale_hold("x", "short");
+  const Finished f = run({"reap", "--once"});
+  EXPECT_EQ(f.code(), 0) << f.err;
+  const std::size_t warned = f.out.find("warned of hold of x by short: expired\n");
+  ASSERT_NE(warned, std::string::npos) << f.out;
+  EXPECT_TRUE(has(f.out, "warned of hold of semaphore agents by many: expired\n")) << f.out;
+  EXPECT_LT(warned, f.out.find("reclaimed hold of x by short"));
+  const std::string events = told();
+  EXPECT_EQ(count(events, "lock:stale"), 1) << events;
+  EXPECT_EQ(count(events, "semaphore:stale"), 1) << events;
+  EXPECT_LT(events.find("lock:stale"), events.find("lock:reclaimed")) << events;
+}
+
+TEST_F(Reap, WithoutReclaimingItWarnsOnceInAnEpisodeAndLeavesLeases) {
+  ASSERT_EQ(run({"segment", "create", "--journal"}).code(), 0);
+  leave_a_stale_hold("x", "short");
+  const auto reaper = start({"--json", "reap", "--no-reclaim", "--interval", "10ms"});
+  const auto warnings = [&](const std::string& lock) {
+    return count(reaper->out(), R"("event":"stale","type":"lock:stale","name":")" + lock + '"');
+  };
+  ASSERT_TRUE(eventually([&] { return warnings("x") != 0; }));
+  int others = 0;
+  const auto pass = [&] {
+    const std::string name = "y" + std::to_string(++others);
+    leave_a_stale_hold(name, "later");
+    return eventually([&] { return warnings(name) == 1; });
+  };
+  ASSERT_TRUE(pass() && pass());
+  EXPECT_EQ(warnings("x"), 1);
+  ASSERT_EQ(run({"lock", "heartbeat", "x", "--holder", "short"}).code(), 0) << "it was left";
+  ASSERT_TRUE(eventually([&] { return warnings("x") == 2; })) << reaper->out();
+  ASSERT_TRUE(pass());
+  EXPECT_EQ(warnings("x"), 2);
+  leave_a_dead_holder("dead");
+  ASSERT_TRUE(eventually([&] { return !held("dead"); }));
+  EXPECT_TRUE(held("x"));
+  reaper->signal(SIGTERM);
+  EXPECT_EQ(reaper->wait().code(), 0);
+  const std::string events = told();
+  EXPECT_EQ(count(events, "lock:stale"), 2 + others) << events;
+  EXPECT_EQ(count(events, "lock:reclaimed"), 1) << "of the dead one alone: " << events;
+}
+
+TEST_F(Reap, ADryRunNamesWarningsAndTellsNobody) {
+  ASSERT_EQ(run({"segment", "create", "--journal"}).code(), 0);
+  leave_a_stale_hold("x", "short");
+  const std::string f = run({"reap", "--dry-run"}).out;
+  EXPECT_EQ(f,
+            "would warn of hold of x by short: expired\nwould reclaim hold of x by short (detached): expired\n"
+            "nothing was changed\n");
+  EXPECT_EQ(run({"reap", "--dry-run", "--no-reclaim"}).out,
+            "would warn of hold of x by short: expired\nnothing was changed\n");
+  EXPECT_EQ(count(told(), "lock:stale"), 0);
+}
+
 TEST_F(Reap, InTheForegroundBuriesAtOnceAndEndsWithZero) {
   ASSERT_EQ(run({"segment", "create"}).code(), 0);
   const auto reaper = start({"reap", "--interval", "1h"});
@@ -87,26 +157,13 @@ TEST_F(Reap, MayBeKilledAndRunManyTimesOver) {
 
 TEST_F(Reap, TellsItsSupervisor) {
   ASSERT_EQ(run({"segment", "create"}).code(), 0);
-  const std::string path = file("notify");
-  const int fd = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  ASSERT_LT(path.size(), sizeof address.sun_path);
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  ASSERT_EQ(::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-  const timeval watchdog{patience.count(), 0};
-  ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &watchdog, sizeof watchdog);
-  const auto hear = [fd] {
-    char text[256];
-    const ssize_t bytes = ::recv(fd, text, sizeof text, 0);
-    return std::string(text, bytes > 0 ? static_cast<std::size_t>(bytes) : 0);
-  };
+  const NotifySocket supervisor(file("notify"));
+  ASSERT_TRUE(supervisor.bound());
   const auto reaper = start_shell("NOTIFY_SOCKET=\"$SCRATCH/notify\" exec \"$SHMCOORD\" reap");
-  EXPECT_TRUE(has(hear(), "READY=1"));
+  EXPECT_TRUE(has(supervisor.hear(), "READY=1"));
   reaper->signal(SIGINT);
   EXPECT_EQ(reaper->wait().code(), 0);
-  EXPECT_TRUE(has(hear(), "STOPPING=1"));
-  ::close(fd);
+  EXPECT_TRUE(has(supervisor.hear(), "STOPPING=1"));
 }
 
 TEST_F(Reap, OfNoSegmentEndsWithTwo) {

@@ -12,7 +12,7 @@ _shmcoord() {
           mapfile -t COMPREPLY < <(compgen -f -- "$current")
         fi
         return ;;
-      --capacity|--condition|--directory|--entries|--grace|--group|--holder|--interval|--issues|--issues-command|--json-file|--mode|--names|--on-failure|--per-session|--pid|--reason|--recheck|--repository|--seconds|--sessions|--sessions-command|--shared|--since|--timeout|--trust|--ttl|--wake|--weight|-E|--conflict-exit-code|-S|--sem|-l|--lock|-s|--segment|-w|--wait)
+      --capacity|--condition|--directory|--entries|--grace|--group|--holder|--interval|--issues|--issues-command|--json-file|--mode|--names|--on-failure|--per-session|--pid|--reason|--recheck|--repository|--save|--save-interval|--seconds|--sessions|--sessions-command|--shared|--since|--timeout|--trust|--ttl|--wake|--weight|-E|--conflict-exit-code|-S|--sem|-l|--lock|-s|--segment|-w|--wait)
         i=$((i + 1))
         [[ $i -lt $COMP_CWORD ]] || return ;;
       -*) ;;
@@ -58,7 +58,7 @@ _shmcoord() {
     'pipeline remove') words='--help' ;;
     'inspect') words='--help --watch --graph --dot' ;;
     'events') words='--help --since --no-follow' ;;
-    'reap') words='--help --once --interval --dry-run' ;;
+    'reap') words='--help --once --interval --dry-run --no-reclaim --save --save-interval' ;;
     'force-release') words='--help --holder --reason' ;;
     'bench') words='--help --seconds' ;;
     'segment create') words='--help --mode --group --names --entries --sessions --journal' ;;

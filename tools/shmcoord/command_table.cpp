@@ -85,6 +85,9 @@ constexpr std::array reap_options{
     Option{"--once", nullptr, "one pass, then exit"},
     Option{"--interval", "DUR", "a pass at least that often (default 30s), and at once on each death"},
     Option{"--dry-run", nullptr, "print what would be done, change nothing"},
+    Option{"--no-reclaim", nullptr, "leave leases that ran out as they are, only tell of them"},
+    Option{"--save", "FILE", "restore the segment from this file if there is none, save it there now and then"},
+    Option{"--save-interval", "DUR", "how often (default 5m); and once more at the end"},
 };
 constexpr std::array force_release_options{
     Option{"--holder", "ID", "only if this one holds it"},
@@ -200,6 +203,14 @@ int reap(const Arguments& a) {
   if (const auto interval = a.value("--interval")) {
     if (args.once) throw UsageError{"--once and --interval exclude each other: give one of them"};
     args.interval = parse_duration("--interval", *interval);
+  }
+  args.reclaim = !a.has("--no-reclaim");
+  args.save_to = a.value("--save");
+  if (args.save_to && args.dry_run) throw UsageError{"--dry-run excludes --save: it changes nothing"};
+  if (const auto interval = a.value("--save-interval")) {
+    if (!args.save_to) throw UsageError{"--save-interval without --save: give the file too"};
+    if (args.once) throw UsageError{"--once and --save-interval exclude each other: there is one save"};
+    args.save_interval = parse_duration("--save-interval", *interval);
   }
   return reap_command(args);
 }
@@ -367,6 +378,18 @@ constexpr std::array snapshot_restore_more{
     "A file that was damaged is refused as a whole, and the place of the damage is told. The file is written anew with "
     "a higher reservation, so that no token is given out twice.",
 };
+constexpr std::array reap_more{
+    "Each pass tells once of every hold whose lease ran out, here and as the event lock:stale or semaphore:stale, and "
+    "then takes it away. With --no-reclaim it stays until somebody wants the lock or the room, and is told of again "
+    "only when its holder was heard of in between.",
+    "With --save a segment that is not there is restored from the file as by `snapshot restore`, or made when there is "
+    "no file either: a service that is started with the machine needs nothing else. Who wants an empty one removes the "
+    "segment and moves the file away. The file is replaced as a whole; if this program is killed, it is the one of the "
+    "last save. To systemd (Type=notify) it says that it is ready after the first save.",
+    "A file that is no snapshot, is damaged, or is of another segment than the one that exists (somebody was quicker "
+    "after a boot and made a fresh one) is left as it is, and the reaper ends with an error that says what to do. Once "
+    "it runs, a save that fails is told, once until it works again, and tried again.",
+};
 constexpr std::array force_release_more{
     "Of a lock that is shared, or a semaphore, all who hold now lose it, or only the one that --holder names.",
     "The holder, if it still runs, and the next holder are told that an operator took it away. The reason is "
@@ -424,7 +447,7 @@ constexpr std::array command_list{
     Command{"inspect", Words::any, "everything: sessions, locks, semaphores, holders, waiters", inspect_options,
             inspect, inspect_more},
     Command{"events", Words::any, "print what happens, as it happens", events_options, events, events_more},
-    Command{"reap", Words::none, "clean up after the dead, in the foreground", reap_options, reap},
+    Command{"reap", Words::none, "clean up after the dead, in the foreground", reap_options, reap, reap_more},
     Command{"force-release", Words::one, "take a lock or semaphore away from its holders: the operator's last resort",
             force_release_options, force_release, force_release_more},
     Command{"bench", Words::none, "how fast this machine is: beside flock, mutexes, and what it can do at best",

@@ -10,10 +10,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "coordination/stale_warnings.hpp"
 #include "engine/segment_file.hpp"
 #include "process/clock.hpp"
 #include "process/participant.hpp"
@@ -24,17 +27,33 @@
 #include "shmcoord/exit_codes.hpp"
 #include "shmcoord/joined.hpp"
 #include "shmcoord/messages.hpp"
+#include "shmcoord/reap_file.hpp"
 #include "shmcoord/reap_watch.hpp"
 #include "shmcoord/render.hpp"
+#include "shmcoord/snapshot_text.hpp"
 
 // The reaper in the foreground. It makes clean-up prompt; correctness never waits for it, any number may run, and each
 // may be killed at any instruction: all that it does to the segment is process::bury and process::sweep, which are made
-// for that. It keeps no state but what it watches.
+// for that. It keeps no state but what it watches, and of which stale holds it warned.
+//
+// A pass warns, then takes (C-16), both as of one time: nothing is taken that was not warned of. A single pass does so
+// too; a dry run names both and tells the journal nothing.
+//
+// With --save it says that it is ready when the file was written for the first time: until then it is not known that
+// what it is started for can be done, and it ends with the error. Later on it is needed by those who are alive, and a
+// save that fails is tried again.
+//
+// If we die here: a pass that was half done is done by whoever comes next; somebody is warned once more of what stays
+// stale. The file is the last one that was written whole, at worst with a `.NAME.new.<random>` beside it, which the
+// next save takes away (process/atomic_file.hpp). Detached holds that were made since then are in the segment alone,
+// and so are lost only if it is lost too before it is saved again. What was half restored is nothing
+// (coordination/restore.cpp).
 
 namespace shmcoord::tool {
 namespace {
 
 constexpr std::int64_t default_interval_ns = 30'000'000'000;
+constexpr std::chrono::nanoseconds default_save_interval = std::chrono::minutes(5);
 constexpr int look_ms = 1000;
 constexpr int first_confirm_ms = 2;  // between two tries to confirm a death that was noticed; doubled each time
 
@@ -69,22 +88,24 @@ std::string_view past_of(process::Action::Kind kind) {
 
 class Reaper {
  public:
-  explicit Reaper(const ReapArgs& args) : args_(args) {}
+  explicit Reaper(const ReapArgs& args) : args_(args), watching_(!args.once && !args.dry_run) {
+    if (!args.save_to) return;
+    file_.emplace(args.global, *args.save_to, save_interval(), [this](const ReapEvent& event) { emit(event); });
+  }
 
   int run() {
-    const bool look_only = args_.dry_run;
-    mapping_ = look_only ? open_read_only(args_.global) : open_segment(args_.global, IfMissing::fail);
-    if (look_only || args_.once) {
-      print(sweep(), true);
-      std::fflush(stdout);
-      return exit_done;
-    }
-    return keep_going();
+    mapping_ = args_.dry_run ? open_read_only(args_.global)
+               : file_       ? file_->open_segment()
+                             : open_segment(args_.global, IfMissing::fail);
+    if (watching_) return keep_going();
+    pass(true);
+    if (file_) file_->save(*mapping_);
+    std::fflush(stdout);
+    return exit_done;
   }
 
  private:
   int keep_going() {
-    watching_ = true;
     DeathWatch::block_ending_signals();  // before the keeper's thread starts
     DeathWatch watch(mapping_);
     join();
@@ -93,32 +114,49 @@ class Reaper {
     }
     const std::int64_t interval_ns = args_.interval ? args_.interval->count() : default_interval_ns;
     std::int64_t next_ns = 0;
+    std::int64_t next_save_ns = file_ ? 0 : std::numeric_limits<std::int64_t>::max();
     int confirm_ms = first_confirm_ms;
     bool ready = false;
     for (;;) {
       const bool unconfirmed = bury(watch.look());
       const std::int64_t now_ns = process::real_clock().now_ns();
       if (now_ns >= next_ns) {
-        print(sweep(), false);
+        pass(false);
         next_ns = process::real_clock().now_ns() + interval_ns;
       }
+      if (now_ns >= next_save_ns) {
+        if (ready) {
+          file_->try_to_save(*mapping_);
+        } else {
+          file_->save(*mapping_);
+        }
+        next_save_ns = process::real_clock().now_ns() + save_interval().count();
+      }
       if (!std::exchange(ready, true)) notify_supervisor("READY=1\nSTATUS=watching");
-      const std::int64_t left_ms = (next_ns - process::real_clock().now_ns()) / 1'000'000 + 1;
+      const std::int64_t next_due_ns = std::min(next_ns, next_save_ns);
+      const std::int64_t left_ms = (next_due_ns - process::real_clock().now_ns()) / 1'000'000 + 1;
       // The tree of a `run` may hold for hours what its dead process left, so the tries become rare.
       confirm_ms = unconfirmed ? std::min(confirm_ms * 2, look_ms) : first_confirm_ms;
       const auto timeout_ms =
           static_cast<int>(std::clamp<std::int64_t>(left_ms, 0, unconfirmed ? confirm_ms : look_ms));
       std::fflush(stdout);
-      if (watch.wait(timeout_ms) == DeathWatch::Woken::signalled) break;
+      const bool ends = watch.wait(timeout_ms) == DeathWatch::Woken::signalled;
       if (mapping_->removed() || mapping_->check_identity() != engine::Mapping::Identity::same) {
         notify_supervisor("STOPPING=1");
         emit({"notice", nullptr, "the segment was removed", nullptr});
         std::fflush(stdout);
-        return exit_missing;
+        return ends ? exit_done : exit_missing;
       }
+      if (ends) break;
     }
     notify_supervisor("STOPPING=1");
+    if (file_) file_->save(*mapping_);  // nobody tries again, so it is an error now
+    std::fflush(stdout);
     return exit_done;
+  }
+
+  [[nodiscard]] std::chrono::nanoseconds save_interval() const {
+    return args_.save_interval.value_or(default_save_interval);
   }
 
   /// As a member of the keeper ring we hear of deaths in other PID namespaces at once too.
@@ -143,11 +181,30 @@ class Reaper {
     return unconfirmed;
   }
 
-  process::SweepReport sweep() {
-    return process::sweep(*mapping_, process::real_clock().now_ns(), {.reclaim_stale = true, .dry_run = args_.dry_run});
+  void pass(bool summary) {
+    using Journal = coordination::StaleWarnings::Journal;
+    const std::int64_t now_ns = process::real_clock().now_ns();
+    const Effects warnings = warnings_.warn(*mapping_, now_ns, args_.dry_run ? Journal::left_out : Journal::told);
+    for (const Event& e : warnings) print(e);
+    process::SweepOptions options;
+    options.reclaim_stale = args_.reclaim;
+    options.dry_run = args_.dry_run;
+    options.warn = false;  // it was done just now
+    print(process::sweep(*mapping_, now_ns, options), summary, warnings.empty());
   }
 
-  void print(const process::SweepReport& report, bool summary) {
+  void print(const Event& warning) {
+    const bool semaphore = warning.kind == EventKind::semaphore_stale;
+    ReapEvent event{"stale", nullptr,
+                    fmt::format("{} hold of {}{} by {}{}: {}", args_.dry_run ? "would warn of" : "warned of",
+                                semaphore ? "semaphore " : "", warning.subject,
+                                warning.holder.empty() ? "an implicit holder" : warning.holder,
+                                warning.pid == 0 ? "" : fmt::format(" (pid {})", warning.pid), to_string(warning.why))};
+    event.warning = &warning;
+    emit(event);
+  }
+
+  void print(const process::SweepReport& report, bool summary, bool nothing_stale) {
     for (const process::Action& a : report.planned) {
       const std::string verb =
           args_.dry_run ? fmt::format("would {}", to_string(a.kind)) : std::string(past_of(a.kind));
@@ -156,16 +213,23 @@ class Reaper {
     if (!summary && report.planned.empty()) return;
     std::string text =
         fmt::format("{} sessions buried, {} leases or detached holds reclaimed", report.buried, report.reclaimed);
-    if (args_.dry_run) text = report.planned.empty() ? "nothing to do" : "nothing was changed";
+    if (args_.dry_run) text = report.planned.empty() && nothing_stale ? "nothing to do" : "nothing was changed";
     if (report.unsure != 0) text += fmt::format("; {} sessions are ending but not gone yet", report.unsure);
     emit({"swept", nullptr, text, &report});
   }
 
   void emit(const ReapEvent& event) {
-    const std::string line =
-        args_.global.json ? reap_json(event, process::real_clock().wall_ns()) : printable(event.text) + '\n';
+    std::string lines;
+    if (args_.global.json) {
+      lines = reap_json(event, process::real_clock().wall_ns());
+    } else {
+      lines = printable(event.text) + '\n';
+      if (event.restored != nullptr) {
+        for (const std::string& line : exceptions_of(*event.restored)) lines += line + '\n';
+      }
+    }
     try {
-      write_out(line);
+      write_out(lines);
     } catch (const Error& error) {
       if (!watching_) throw;  // one pass is started for what it says
       if (!std::exchange(unheard_, true)) say(std::string(error.what()) + "; cleaning up goes on");
@@ -175,7 +239,9 @@ class Reaper {
   const ReapArgs& args_;
   std::shared_ptr<engine::Mapping> mapping_;
   std::unique_ptr<process::Participant> participant_;
-  bool watching_ = false;
+  std::optional<ReapFile> file_;
+  coordination::StaleWarnings warnings_;
+  const bool watching_;
   bool unheard_ = false;
 };
 

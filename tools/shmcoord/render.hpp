@@ -14,8 +14,10 @@
 #include "process/keeping_alive.hpp"
 #include "process/recovery.hpp"
 #include "process/snapshot.hpp"
+#include "shmcoord/event.hpp"
 #include "shmcoord/guard.hpp"
 #include "shmcoord/segment_pipeline.hpp"
+#include "shmcoord/snapshot.hpp"
 
 // From what was seen to text for people and to JSON for programs.
 //
@@ -69,10 +71,15 @@ void inspect_json(const Scene& scene, const std::function<void(std::string_view)
 
 /// What the reaper did, would do, or noticed: one line of either kind, with the line break.
 struct ReapEvent {
-  std::string_view event;  // "planned", "done", "died", "swept", "notice"
+  // "planned", "done", "died", "stale", "swept", "restored", "saved", "save_failed", "notice"
+  std::string_view event;
   const process::Action* action = nullptr;
   std::string text;
   const process::SweepReport* report = nullptr;
+  const Event* warning = nullptr;           // of "stale"
+  const RestoreReport* restored = nullptr;  // of "restored"
+  const SnapshotCounts* saved = nullptr;    // of "saved"
+  std::string_view error = {};              // of "save_failed": an error code as name_of() has it
 };
 [[nodiscard]] std::string reap_json(const ReapEvent& event, std::int64_t wall_ns);
 

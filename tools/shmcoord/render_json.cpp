@@ -14,6 +14,7 @@
 #include "shmcoord/json_writer.hpp"
 #include "shmcoord/messages.hpp"
 #include "shmcoord/render.hpp"
+#include "shmcoord/snapshot_text.hpp"
 
 // JSON of inspect and reap. Locks are written as they come: a segment with 100,000 of them needs no tree of millions of
 // values.
@@ -371,6 +372,17 @@ std::string reap_json(const ReapEvent& event, std::int64_t wall_ns) {
     o["slot"] = event.action->slot;
     o["entry"] = event.action->entry;
   }
+  if (event.warning != nullptr) {
+    o["type"] = view_of(event.warning->name());
+    o["name"] = text_or_null(event.warning->subject, {});
+    o["holder"] = text_or_null(event.warning->holder, {});
+    o["pid"] = number_or_null(event.warning->pid);
+    o["token"] = event.warning->token;
+    o["why"] = loss_or_null(event.warning->why);
+  }
+  if (event.restored != nullptr) add_restored(o, *event.restored);
+  if (event.saved != nullptr) o["saved"] = counts_json(*event.saved);
+  if (!event.error.empty()) o["error"] = view_of(event.error);
   if (event.report != nullptr) {
     o["buried"] = event.report->buried;
     o["reclaimed"] = event.report->reclaimed;
