@@ -175,4 +175,9 @@ void Members::done() const {
       "\"" + base::shortened(std::string_view(other->key()), 60) + "\" is not known here; there are " + known, true};
 }
 
+void Members::only(std::initializer_list<std::string_view> keys) {
+  for (const std::string_view key : keys) (void)take(key);
+  done();
+}
+
 }  // namespace shmcoord::coordination

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,6 +52,8 @@ class Members {
   const boost::json::value& need(std::string_view key);
   /// All must have been taken.
   void done() const;
+  /// There are no others than these: a mistyped key is told before what is missing because of it.
+  void only(std::initializer_list<std::string_view> keys);
 
  private:
   const boost::json::value* value_;

@@ -106,12 +106,12 @@ std::optional<PhaseGuard> guard_of(const json::value* value) {
     return PhaseGuard{condition_of(*value, "a condition as text or object, or an object with \"condition\"")};
   }
   Members members(*value);
+  members.only({"condition", "on_failure"});
   PhaseGuard guard{condition_of(members.need("condition"), "a condition as text or object")};
   if (const json::value* const action = members.take("on_failure")) {
     const std::string wrong = coordination::parse_action(text_of(*action), guard.on_failure);
     if (!wrong.empty()) throw JsonMistake{action, wrong};
   }
-  members.done();
   return guard;
 }
 
@@ -147,13 +147,13 @@ std::vector<PhasePermits> permits_of(const json::value* value) {
 
 GuardedPhase phase_of(const json::value& value) {
   Members members(value, "a phase as an object with \"name\"");
+  members.only({"name", "command", "pre", "post", "wake_on", "locks", "permits"});
   GuardedPhase phase;
   phase.name = text_of(members.need("name"));
   phase.command = command_of(members.take("command"));
   phase.guards = guards_of(members);
   phase.locks = texts_of(members.take("locks"));
   phase.permits = permits_of(members.take("permits"));
-  members.done();
   return phase;
 }
 
@@ -223,8 +223,8 @@ PhaseGuards PhaseGuards::parse_json(std::string_view text) {
   constexpr std::string_view form = R"(an object with "pre", "post" or "wake_on")";
   return read_text(text, form, [&](const json::value& root, PipelinePart& part) {
     Members members(root, form);
+    members.only({"pre", "post", "wake_on"});
     PhaseGuards guards = guards_of(members);
-    members.done();
     coordination::check_guards(guards, part);
     return guards;
   });
@@ -236,12 +236,12 @@ Pipeline Pipeline::parse_json(std::string_view text) {
   constexpr std::string_view form = R"(an object like {"id": "release", "phases": [{"name": "build"}]})";
   return read_text(text, form, [&](const json::value& root, PipelinePart& part) {
     Members members(root, form);
+    members.only({"id", "phases"});
     std::string id = text_of(members.need("id"));
     std::vector<GuardedPhase> phases;
     for (const json::value& phase : coordination::array_of(members.need("phases"), "an array of phases")) {
       phases.push_back(phase_of(phase));
     }
-    members.done();
     try {
       return Pipeline(id, phases);
     } catch (const Error&) {

@@ -254,6 +254,7 @@ bool RunnerHold::acquire() {
   const process::Answer answer = client_->acquire(request, process::try_once);
   token_ = answer ? answer.token : 0;
   found_ = require_pipeline(client_->participant().mapping(), client_->name());
+  if (token_ != 0) found_->runner.reset();  // it is we
   written_ = found_->idle;
   if (!found_->state.empty()) written_.push_back(found_->state);
   return token_ != 0;

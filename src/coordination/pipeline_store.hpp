@@ -85,7 +85,7 @@ class RunnerHold {
 
   /// False: somebody else has it. Then what is there now is read; throws not_found.
   bool acquire();
-  /// As it was when it was acquired.
+  /// As it was when it was acquired, without us as its runner.
   [[nodiscard]] const StoredPipeline& found() const { return *found_; }
   /// Is it ours still?
   [[nodiscard]] bool stands() const;

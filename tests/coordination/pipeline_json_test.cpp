@@ -239,7 +239,8 @@ TEST(PipelineJson, WhatIsMissingOrUnknownIsToldWhere) {
   expect_mistake("@{}", "\"id\" is missing");
   expect_mistake(R"( @{"id": "p"})", "\"phases\" is missing");
   expect_mistake(R"({"id": "p", "phases": @[]})", "pipeline 'p' has no phases");
-  expect_mistake(R"({"id": "p", "phases": [{"name": "a"}, @{"nam": "b"}]})", "\"name\" is missing");
+  expect_mistake(R"({"id": "p", "phases": [{"name": "a"}, @{"locks": []}]})", "\"name\" is missing");
+  expect_mistake(R"({"id": "p", "phases": [{"name": "a"}, {@"nam": "b"}]})", "\"nam\" is not known here");
   expect_mistake("{\"id\": \"p\", \"phases\": [{\"name\": \"a\"}],\n\n @\"phase\" : 1}",
                  "\"phase\" is not known here; there are id, phases");
   expect_mistake_in(R"(@"lock": "a")",

@@ -141,12 +141,12 @@ TEST_F(SegmentSnapshot, EverythingThatCanComesBackAsItWas) {
   Lock mine{session, "of a session"};
   ASSERT_TRUE(mine.try_acquire(HolderId{"me"}));
   const SnapshotCounts counts = save_snapshot(segment_, file_);
-  EXPECT_EQ(counts, (SnapshotCounts{5, 2, 1, 7}));
+  EXPECT_EQ(counts, (SnapshotCounts{5, 2, 1, 0, 7}));
   const SavedState before = saved();
 
   const std::string name = other();
   const RestoreReport report = restore_snapshot(file_, name);
-  EXPECT_EQ(report.restored, (SnapshotCounts{5, 2, 1, 6}));
+  EXPECT_EQ(report.restored, (SnapshotCounts{5, 2, 1, 0, 6}));
   ASSERT_EQ(report.left_out.size(), 1U);
   EXPECT_EQ(report.left_out[0].name, "of a session");
   EXPECT_EQ(report.left_out[0].holder, "me");

@@ -123,8 +123,9 @@ TEST_F(ReapSave, WhatWasLostIsRestoredAtTheStart) {
 
   const auto reaper = start({"reap", "--save", file_});
   ASSERT_TRUE(eventually([&] { return reaper->out().find("saved 2 locks") != std::string::npos; })) << reaper->err();
-  EXPECT_THAT(reaper->out(), AllOf(HasSubstr("restored 2 locks, 0 semaphores, 0 guards, 0 pipelines, 1 holds from " + file_ + "\n"),
-                                   HasSubstr("'runner' of 'build' was not restored (pid ")));
+  EXPECT_THAT(reaper->out(),
+              AllOf(HasSubstr("restored 2 locks, 0 semaphores, 0 guards, 0 pipelines, 1 holds from " + file_ + "\n"),
+                    HasSubstr("'runner' of 'build' was not restored (pid ")));
   EXPECT_TRUE(holds("deploy", "script"));
   EXPECT_EQ(hold("deploy", "script"), token);
   ASSERT_EQ(run({"lock", "release", "deploy", "--holder", "script"}).code(), 0);
