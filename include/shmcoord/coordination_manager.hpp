@@ -238,6 +238,20 @@ class SHMCOORD_EXPORT CoordinationManager {
   /// Both, in this order (S0-86, C-16).
   Effects maintain();
 
+  // --- on disk ---
+
+  /// Writes the state to a file, as save_snapshot() does and in the same form: as a whole, and whoever dies here leaves
+  /// the old file or the new one (S1-139, S1-156). Over a segment it is save_snapshot() of the segment. Errors, none of
+  /// which is swallowed (S1-140): no_permission, no_space, invalid_argument (what is there is no regular file), system.
+  void save(const std::string& file) const;
+  /// A manager in this process, with what the file has: locks, semaphores and guards, and their holders with their
+  /// tokens and ages, so that who was stale is stale again (C-29, S1-141, S1-145). New tokens are greater than all that
+  /// were given out, also after the file was saved, up to 2^40 of one name. Of a segment's snapshot, what only a
+  /// segment has is left out: holds that ended with their process, shared locks, permits per session, pipelines.
+  /// Errors: not_found (no such file), snapshot_damaged (with the place), segment_version, no_permission, system.
+  [[nodiscard]] static CoordinationManager load(const std::string& file);
+  [[nodiscard]] static CoordinationManager load(const std::string& file, std::shared_ptr<const Clock> clock);
+
   [[nodiscard]] std::vector<std::string> lock_names() const;       ///< S1-112
   [[nodiscard]] std::vector<std::string> semaphore_names() const;  ///< S1-113
 

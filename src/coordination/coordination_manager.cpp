@@ -8,6 +8,7 @@
 #include "base/printable.hpp"
 #include "coordination/guard_store.hpp"
 #include "coordination/manager_store.hpp"
+#include "coordination/save.hpp"
 #include "process/call_arguments.hpp"
 
 // What both stores have in common: arguments, copies, commands, and what follows from a look. The stores:
@@ -161,6 +162,14 @@ CoordinationManager& CoordinationManager::operator=(const CoordinationManager& o
 CoordinationManager::CoordinationManager(CoordinationManager&&) noexcept = default;
 CoordinationManager& CoordinationManager::operator=(CoordinationManager&&) noexcept = default;
 CoordinationManager::~CoordinationManager() = default;
+
+void CoordinationManager::save(const std::string& file) const { store().save(file); }
+CoordinationManager CoordinationManager::load(const std::string& file) { return load(file, steady()); }
+CoordinationManager CoordinationManager::load(const std::string& file, std::shared_ptr<const Clock> clock) {
+  const auto state = coordination::read_state(file);
+  if (!state) throw Error(Errc::not_found, file + ": there is no such file");
+  return CoordinationManager(coordination::store_in_process(std::move(clock), *state));
+}
 
 Store& CoordinationManager::store() const {
   if (!store_) throw Error(Errc::invalid_argument, "the manager was moved from: use the one that it was moved to");

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <type_traits>
@@ -5,8 +6,11 @@
 
 #include "coordination/guard_store.hpp"
 #include "coordination/manager_store.hpp"
+#include "coordination/saved_state.hpp"
 #include "core/lock_machine.hpp"
 #include "core/semaphore_machine.hpp"
+#include "process/atomic_file.hpp"
+#include "process/clock.hpp"
 
 // The manager's state in the memory of this process: the pure machines of core/ in a map, under one mutex.
 
@@ -40,15 +44,107 @@ using Item = std::variant<LockItem, PermitItem, GuardItem>;
 std::int64_t ns(Clock::TimePoint at) { return std::chrono::nanoseconds(at.time_since_epoch()).count(); }
 std::int64_t ns_or_none(const std::optional<std::chrono::nanoseconds>& d) { return d ? d->count() : 0; }
 
-LockItem make(const LockConfig& config) {
-  return {config,
-          {config.stale_threshold.count(), config.heartbeat_interval.count(), ns_or_none(config.max_hold_duration),
-           ns_or_none(config.ttl)}};
+LockItem make(const LockConfig& config, std::uint64_t token_floor) {
+  LockItem item{config,
+                {config.stale_threshold.count(), config.heartbeat_interval.count(),
+                 ns_or_none(config.max_hold_duration), ns_or_none(config.ttl)}};
+  item.state.next_token = token_floor + 1;
+  return item;
 }
-PermitItem make(const SemaphoreConfig& config) {
+PermitItem make(const SemaphoreConfig& config, std::uint64_t token_floor) {
   PermitItem item{config, {config.stale_threshold.count(), config.heartbeat_interval.count(), ns_or_none(config.ttl)}};
   item.state.capacity = config.max_slots;
+  item.state.next_token = token_floor + 1;
   return item;
+}
+
+// --- on disk ---------------------------------------------------------------------------------------------------------
+
+std::optional<std::chrono::nanoseconds> given(std::int64_t v) {
+  return v == 0 ? std::nullopt : std::optional(std::chrono::nanoseconds(v));
+}
+
+template <class Held>
+SavedHold saved_hold(const Held& held, std::int64_t now_ns) {
+  SavedHold saved;
+  saved.holder = held.holder;
+  saved.token = held.token;
+  saved.reason = held.metadata.value_or("");
+  saved.held_ns = core::age_ns(held.acquired_at_ns, now_ns);
+  saved.silent_ns = core::age_ns(held.last_heartbeat_ns, now_ns);
+  saved.ttl_ns = held.ttl_ns;
+  return saved;
+}
+SavedName saved(const LockItem& item, std::int64_t now_ns) {
+  SavedName name;
+  name.kind = Kind::lock;
+  name.name = item.config.name;
+  name.stale_threshold_ns = item.config.stale_threshold.count();
+  name.heartbeat_interval_ns = item.config.heartbeat_interval.count();
+  name.ttl_ns = ns_or_none(item.config.ttl);
+  name.max_hold_ns = ns_or_none(item.config.max_hold_duration);
+  if (item.state.held) name.holders.push_back(saved_hold(*item.state.held, now_ns));
+  return name;
+}
+SavedName saved(const PermitItem& item, std::int64_t now_ns) {
+  SavedName name;
+  name.kind = Kind::semaphore;
+  name.name = item.config.name;
+  name.capacity = item.state.capacity;
+  name.stale_threshold_ns = item.config.stale_threshold.count();
+  name.heartbeat_interval_ns = item.config.heartbeat_interval.count();
+  name.ttl_ns = ns_or_none(item.config.ttl);
+  for (const Permits::Held& held : item.state.holders) {
+    name.holders.push_back(saved_hold(held, now_ns));
+    name.holders.back().weight = held.weight;
+  }
+  return name;
+}
+SavedName saved(const GuardItem& item, std::int64_t /*now_ns*/) {
+  SavedName name;
+  name.kind = Kind::guard;
+  name.name = item.guard.name;
+  name.definition = definition_of(item.guard);
+  return name;
+}
+
+template <class Held>
+Held held_from(const SavedHold& saved, std::int64_t now_ns) {
+  Held held;
+  held.holder = saved.holder;
+  held.acquired_at_ns = now_ns - saved.held_ns;
+  held.last_heartbeat_ns = now_ns - saved.silent_ns;
+  if (!saved.reason.empty()) held.metadata = saved.reason;
+  held.token = saved.token;
+  held.ttl_ns = saved.ttl_ns;
+  return held;
+}
+/// Nothing: only a segment can have it.
+std::optional<Item> item_from(const SavedName& name, std::uint64_t token_floor, std::int64_t now_ns) {
+  const auto outlives_its_process = [](const SavedHold& hold) { return hold.of == SavedHold::Of::detached; };
+  const std::chrono::nanoseconds stale(name.stale_threshold_ns);
+  const std::chrono::nanoseconds interval(name.heartbeat_interval_ns);
+  switch (name.kind) {
+    case Kind::lock: {
+      LockItem item = make({name.name, stale, interval, given(name.max_hold_ns), given(name.ttl_ns)}, token_floor);
+      for (const SavedHold& hold : name.holders) {
+        if (outlives_its_process(hold) && !hold.shared) item.state.held = held_from<Locks::Held>(hold, now_ns);
+      }
+      return item;
+    }
+    case Kind::semaphore: {
+      if (name.per_session != 0) return std::nullopt;
+      PermitItem item = make({name.name, name.capacity, stale, interval, given(name.ttl_ns)}, token_floor);
+      for (const SavedHold& hold : name.holders) {
+        if (!outlives_its_process(hold)) continue;
+        item.state.holders.push_back(held_from<Permits::Held>(hold, now_ns));
+        item.state.holders.back().weight = hold.weight;
+      }
+      return item;
+    }
+    case Kind::guard: return GuardItem{guard_from(name.name, name.definition)};
+    default: return std::nullopt;
+  }
 }
 
 static_assert(static_cast<int>(core::LockEventKind::stale) == static_cast<int>(EventKind::lock_stale));
@@ -99,12 +195,14 @@ PermitResult public_result(core::SemaphoreResult result) {
 
 class LocalStore final : public Store {
  public:
-  explicit LocalStore(std::shared_ptr<const Clock> clock, std::map<std::string, Item, std::less<>> items = {})
-      : clock_(std::move(clock)), items_(std::move(items)) {}
+  using Items = std::map<std::string, Item, std::less<>>;
+  /// `token_floor`: a name that comes later begins above it; an earlier process may have had one of that name.
+  explicit LocalStore(std::shared_ptr<const Clock> clock, Items items = {}, std::uint64_t token_floor = 0)
+      : clock_(std::move(clock)), token_floor_(token_floor), items_(std::move(items)) {}
 
   std::shared_ptr<Store> copy() override {
     const std::scoped_lock lock(mutex_);
-    return std::make_shared<LocalStore>(clock_, items_);
+    return std::make_shared<LocalStore>(clock_, items_, token_floor_);
   }
   [[nodiscard]] std::shared_ptr<const Clock> clock() const override { return clock_; }
   [[nodiscard]] bool needs_heartbeats() const override { return true; }
@@ -218,6 +316,26 @@ class LocalStore final : public Store {
     return true;
   }
 
+  void save(const std::string& file) const override {
+    const process::FileReplacement replacement(file);
+    SavedState state;
+    state.saved_wall_ns = process::real_clock().wall_ns();
+    state.boot = std::string(32, '0');
+    state.instance = std::string(16, '0');
+    {
+      const std::scoped_lock lock(mutex_);
+      const std::int64_t now = ns(clock_->now());
+      std::uint64_t highest = token_floor_;
+      for (const auto& [name, item] : items_) {
+        state.names.push_back(std::visit([&](const auto& one) { return saved(one, now); }, item));
+        if (const auto* const l = std::get_if<LockItem>(&item)) highest = std::max(highest, l->state.next_token);
+        if (const auto* const s = std::get_if<PermitItem>(&item)) highest = std::max(highest, s->state.next_token);
+      }
+      state.token_reserved = std::min(highest + engine::token_reserve, core::seq_limit);
+    }
+    replacement.write(text_of(state));
+  }
+
   Effects warn() override { return to_all(Locks::Tick{}, Permits::Tick{}); }
   Effects reclaim() override { return to_all(Locks::Reclaim{}, Permits::Reclaim{}); }
 
@@ -237,7 +355,7 @@ class LocalStore final : public Store {
   template <class Wanted, class Config>
   Wanted& made(const Config& config) {
     if (Wanted* const there = find<Wanted>(config.name)) return *there;
-    return std::get<Wanted>(items_.emplace(config.name, make(config)).first->second);
+    return std::get<Wanted>(items_.emplace(config.name, make(config, token_floor_)).first->second);
   }
   template <class Item, class Input>
   static typename Item::Machine::Outcome apply(Item& item, Input input, Clock::TimePoint now) {
@@ -288,8 +406,9 @@ class LocalStore final : public Store {
   }
 
   const std::shared_ptr<const Clock> clock_;
+  const std::uint64_t token_floor_;
   mutable std::mutex mutex_;
-  std::map<std::string, Item, std::less<>> items_;
+  Items items_;
 };
 
 }  // namespace
@@ -297,6 +416,16 @@ class LocalStore final : public Store {
 std::shared_ptr<Store> store_in_process(std::shared_ptr<const Clock> clock) {
   if (!clock) throw Error(Errc::invalid_argument, "a manager needs a clock; without an argument it takes steady()");
   return std::make_shared<LocalStore>(std::move(clock));
+}
+
+std::shared_ptr<Store> store_in_process(std::shared_ptr<const Clock> clock, const SavedState& state) {
+  if (!clock) throw Error(Errc::invalid_argument, "a manager needs a clock; without an argument it takes steady()");
+  const std::int64_t now = ns(clock->now());
+  LocalStore::Items items;
+  for (const SavedName& name : state.names) {
+    if (auto item = item_from(name, state.token_reserved, now)) items.emplace(name.name, *std::move(item));
+  }
+  return std::make_shared<LocalStore>(std::move(clock), std::move(items), state.token_reserved);
 }
 
 }  // namespace shmcoord::coordination

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "coordination/saved_state.hpp"
 #include "engine/layout.hpp"
 #include "shmcoord/coordination_manager.hpp"
 
@@ -59,12 +60,16 @@ class Store {
   [[nodiscard]] virtual std::optional<Guard> guard(std::string_view id) const = 0;
   virtual bool remove_guard(std::string_view id) = 0;
 
+  /// As CoordinationManager::save().
+  virtual void save(const std::string& file) const = 0;
+
   /// Locks by name, then semaphores by name; holders of one by their tokens.
   virtual Effects warn() = 0;
   virtual Effects reclaim() = 0;
 };
 
 [[nodiscard]] std::shared_ptr<Store> store_in_process(std::shared_ptr<const Clock> clock);
+[[nodiscard]] std::shared_ptr<Store> store_in_process(std::shared_ptr<const Clock> clock, const SavedState& state);
 [[nodiscard]] std::shared_ptr<Store> store_in_segment(Session& session);
 
 /// An event about that name. `of_lock`: its kind if it is a lock; that of a semaphore follows.

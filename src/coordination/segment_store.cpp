@@ -7,6 +7,7 @@
 
 #include "coordination/guard_flag_state.hpp"
 #include "coordination/manager_store.hpp"
+#include "coordination/save.hpp"
 #include "coordination/stale_warnings.hpp"
 #include "engine/name_index.hpp"
 #include "process/clock.hpp"
@@ -256,6 +257,10 @@ class SegmentStore final : public Store, public std::enable_shared_from_this<Seg
     if (!kind_of(id)) return false;
     coordination::remove_guard(session_, id);
     return true;
+  }
+
+  void save(const std::string& file) const override {
+    (void)coordination::save(participant().mapping(), file, Over::anything);
   }
 
   Effects warn() override;
