@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -151,11 +152,11 @@ class SHMCOORD_EXPORT Pipeline {
   [[nodiscard]] std::string json() const;
 
   [[nodiscard]] const std::string& id() const noexcept { return id_; }
-  [[nodiscard]] const std::vector<GuardedPhase>& phases() const noexcept { return phases_; }
+  [[nodiscard]] const std::vector<GuardedPhase>& phases() const noexcept { return *phases_; }
   [[nodiscard]] PipelineStatus status() const noexcept { return status_; }
   /// Of the current phase; of one that is over, the last that was entered, or that it could not enter.
   [[nodiscard]] std::size_t current() const noexcept { return current_; }
-  [[nodiscard]] const GuardedPhase& phase() const noexcept { return phases_[current_]; }
+  [[nodiscard]] const GuardedPhase& phase() const noexcept { return (*phases_)[current_]; }
   [[nodiscard]] PhaseStep step() const noexcept { return step_; }
   [[nodiscard]] const std::optional<PhaseBlocked>& blocked() const noexcept { return blocked_; }
   [[nodiscard]] const std::string& failure() const noexcept { return failure_; }  ///< why it failed
@@ -209,7 +210,7 @@ class SHMCOORD_EXPORT Pipeline {
   void go_on(std::vector<Event>& effects);
 
   std::string id_;
-  std::vector<GuardedPhase> phases_;
+  std::shared_ptr<const std::vector<GuardedPhase>> phases_;  // the same in all states of a pipeline
   PipelineStatus status_ = PipelineStatus::waiting;
   std::size_t current_ = 0;
   PhaseStep step_ = PhaseStep::entering;

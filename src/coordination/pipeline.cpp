@@ -61,9 +61,10 @@ PhaseGuards PhaseGuards::with_wake_on(std::vector<std::string> patterns) const {
   return guards;
 }
 
-Pipeline::Pipeline(std::string id, std::vector<GuardedPhase> phases) : id_(std::move(id)), phases_(std::move(phases)) {
+Pipeline::Pipeline(std::string id, std::vector<GuardedPhase> phases)
+    : id_(std::move(id)), phases_(std::make_shared<const std::vector<GuardedPhase>>(std::move(phases))) {
   coordination::PipelinePart part;
-  coordination::check_pipeline(id_, phases_, part);
+  coordination::check_pipeline(id_, *phases_, part);
 }
 
 const std::optional<PhaseGuard>& Pipeline::guard_of(GuardType type) const noexcept {
@@ -121,7 +122,7 @@ void Pipeline::go_on(std::vector<Event>& effects) {
       [[fallthrough]];
     case PhaseStep::leaving:
       effects.push_back(event(EventKind::phase_left));
-      if (current_ + 1 == phases_.size()) {
+      if (current_ + 1 == phases_->size()) {
         status_ = PipelineStatus::done;
         effects.push_back(event(EventKind::pipeline_completed));
         return;

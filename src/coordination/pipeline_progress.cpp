@@ -69,11 +69,11 @@ Pipeline Pipeline::with_progress(std::string_view text) const {
   p.step_ = one_of<PhaseStep>(text_at(object, "step"), static_cast<int>(PhaseStep::leaving),
                               [](PhaseStep s) { return to_string(s); });
   const std::string phase = text_at(object, "phase");
-  p.current_ = phases_.size();
-  for (std::size_t n = 0; n < phases_.size(); ++n) {
-    if (phases_[n].name == phase) p.current_ = n;
+  p.current_ = phases_->size();
+  for (std::size_t n = 0; n < phases_->size(); ++n) {
+    if ((*phases_)[n].name == phase) p.current_ = n;
   }
-  if (p.current_ == phases_.size()) {
+  if (p.current_ == phases_->size()) {
     refuse("there is no phase '" + base::shortened(base::printable(phase), 60) + "'");
   }
   p.failure_ = text_at(object, "failure");
