@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/printable.hpp"
+#include "coordination/pipeline_states.hpp"
 #include "process/clock.hpp"
 #include "shmcoord/error.hpp"
 
@@ -50,8 +51,6 @@ std::optional<StateName> state_name(std::string_view holder) {
   if (read.ec != std::errc{} || read.ptr != run->data() + run->size()) return std::nullopt;
   return name;
 }
-
-bool is_final(PipelineStatus status) { return status == PipelineStatus::done || status == PipelineStatus::cancelled; }
 
 [[noreturn]] void throw_unreadable(const std::string& id, const char* why) {
   throw Error(Errc::segment_corrupt, "pipeline '" + base::printable(id) + "' cannot be read (" + base::printable(why) +
@@ -108,30 +107,32 @@ std::optional<StoredPipeline> stored_pipeline(const LockView& seen) {
     }
   }();
   StoredPipeline stored{*std::move(text), std::move(definition)};
-  std::vector<std::pair<std::uint64_t, std::pair<StateName, const GrantView*>>> states;
+  std::vector<StateName> names;
+  std::vector<const GrantView*> grants;
   for (const GrantView& g : seen.holders) {
     if (g.holder.starts_with(runner_prefix)) stored.runner = g;
-    if (auto name = state_name(g.holder)) states.push_back({g.token, {*std::move(name), &g}});
+    auto name = state_name(g.holder);
+    if (!name) continue;
+    names.push_back(*std::move(name));
+    grants.push_back(&g);
   }
-  std::sort(states.begin(), states.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  const Pipeline fresh = stored.pipeline;
-  for (const auto& [token, state] : states) {
-    const auto& [name, grant] = state;
-    const bool counts =
-        name.definition == stored.text.tag && name.run >= stored.run && !is_final(stored.pipeline.status());
-    if (!counts) {
-      stored.idle.push_back(grant->holder);
-      continue;
-    }
-    if (!stored.state.empty()) stored.idle.push_back(stored.state);
+  std::vector<Pipeline> states;
+  std::vector<WrittenState> written;
+  for (std::size_t n = 0; n < names.size(); ++n) {
+    const bool ours = names[n].definition == stored.text.tag;
     try {
-      stored.pipeline = fresh.with_progress(grant->reason);
+      states.push_back(ours ? stored.pipeline.with_progress(grants[n]->reason) : stored.pipeline);
     } catch (const Error& e) {
       throw_unreadable(seen.name, e.what());
     }
-    stored.run = name.run;
-    stored.state = grant->holder;
+    written.push_back({names[n].definition, names[n].run, states.back().status(), grants[n]->token});
   }
+  const CountingState found = which_counts(written, stored.text.tag);
+  for (const std::size_t n : found.idle) stored.idle.push_back(grants[n]->holder);
+  if (!found.counts) return stored;
+  stored.pipeline = states[*found.counts];
+  stored.run = names[*found.counts].run;
+  stored.state = grants[*found.counts]->holder;
   return stored;
 }
 
