@@ -239,7 +239,7 @@ std::optional<Pipeline::Step> cancel_pipeline(const std::shared_ptr<process::Par
 
 // --- the runner ------------------------------------------------------------------------------------------------------
 
-RunnerHold::RunnerHold(std::shared_ptr<process::Participant> participant, std::string_view id)
+RunnerHold::RunnerHold(const std::shared_ptr<process::Participant>& participant, std::string_view id)
     : client_(PrimitiveClient::find(participant, id, Kind::pipeline)),
       holder_(std::string(runner_prefix) + fresh_tag()) {
   if (client_ == nullptr) throw no_such(participant->mapping(), id);

@@ -88,7 +88,7 @@ void remove_pipeline(const std::shared_ptr<process::Participant>& participant, s
 class RunnerHold {
  public:
   /// Throws not_found.
-  RunnerHold(std::shared_ptr<process::Participant> participant, std::string_view id);
+  RunnerHold(const std::shared_ptr<process::Participant>& participant, std::string_view id);
   RunnerHold(const RunnerHold&) = delete;
   RunnerHold& operator=(const RunnerHold&) = delete;
   /// Gives it back.
