@@ -113,7 +113,8 @@ class Run {
       throw Error(Errc::invalid_argument,
                   "phase '" + phase.name + "' has a command, and PipelineRunOptions::run_command is missing");
     }
-    if (!commit(pipeline_->resume())) return taken_away();
+    // Written also when nothing changes by it: what the one before may still write does not count then.
+    if (!commit(pipeline_->resume(), true)) return taken_away();
     while (!is_over(pipeline_->status())) {
       if (stop_.stop_requested() && !lost_hold()) break;
       const std::size_t before = pipeline_->current();
@@ -121,7 +122,7 @@ class Run {
       if (pipeline_->current() != before) leave_phase();
     }
     leave_phase();
-    if (!hold_.stands()) return taken_away();
+    if (overtaken_ || !hold_.stands()) return taken_away();
     if (pipeline_->status() == PipelineStatus::done) return PipelineRunResult::done;
     return is_over(pipeline_->status()) ? PipelineRunResult::failed : PipelineRunResult::stopped;
   }
@@ -248,27 +249,22 @@ class Run {
     return std::nullopt;
   }
 
-  /// False: the hold of the runner was taken away.
-  bool commit(Pipeline::Step step) {
-    const bool same = pipeline_->progress() == step.pipeline.progress();
+  /// False: the hold of the runner was taken away, or somebody cancelled.
+  bool commit(Pipeline::Step step, bool anyway = false) {
+    const bool same = !anyway && pipeline_->progress() == step.pipeline.progress();
     pipeline_ = std::move(step.pipeline);
-    if (!same && !hold_.write(*pipeline_)) return false;
-    // The last word is kept only if it was the last: somebody may have cancelled.
-    if (is_over(pipeline_->status()) && !counts()) return false;
+    overtaken_ = !same && !hold_.write(*pipeline_);
+    if (overtaken_) return false;
     for (const Event& effect : step.effects) tell(*session_->participant, effect);
     if (options_.on_change) options_.on_change(*pipeline_);
     return true;
   }
 
-  [[nodiscard]] bool counts() const {
-    const auto now = coordination::find_pipeline(session_->participant->mapping(), id_);
-    return now && now->pipeline.status() == pipeline_->status();
-  }
-
   [[nodiscard]] PipelineRunResult taken_away() const {
     const auto now = coordination::find_pipeline(session_->participant->mapping(), id_);
-    const bool cancelled = now && now->pipeline.status() == PipelineStatus::cancelled;
-    return cancelled ? PipelineRunResult::cancelled : PipelineRunResult::lost;
+    const PipelineStatus status = now ? now->pipeline.status() : PipelineStatus::waiting;
+    if (status == PipelineStatus::done) return PipelineRunResult::done;
+    return status == PipelineStatus::cancelled ? PipelineRunResult::cancelled : PipelineRunResult::lost;
   }
 
   const std::shared_ptr<detail::Access::SessionState>& session_;
@@ -281,6 +277,7 @@ class Run {
   coordination::RunnerHold hold_;
   std::stop_callback<Stop> caller_stop_;
   std::optional<Pipeline> pipeline_;
+  bool overtaken_ = false;  // what was written last does not count
   std::vector<PhaseHold> phase_holds_;
   std::mutex mutex_;
   std::string lost_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/printable.hpp"
+#include "coordination/pipeline_states.hpp"
 #include "process/clock.hpp"
 #include "shmcoord/error.hpp"
 
@@ -50,8 +51,6 @@ std::optional<StateName> state_name(std::string_view holder) {
   if (read.ec != std::errc{} || read.ptr != run->data() + run->size()) return std::nullopt;
   return name;
 }
-
-bool is_final(PipelineStatus status) { return status == PipelineStatus::done || status == PipelineStatus::cancelled; }
 
 [[noreturn]] void throw_unreadable(const std::string& id, const char* why) {
   throw Error(Errc::segment_corrupt, "pipeline '" + base::printable(id) + "' cannot be read (" + base::printable(why) +
@@ -108,30 +107,32 @@ std::optional<StoredPipeline> stored_pipeline(const LockView& seen) {
     }
   }();
   StoredPipeline stored{*std::move(text), std::move(definition)};
-  std::vector<std::pair<std::uint64_t, std::pair<StateName, const GrantView*>>> states;
+  std::vector<StateName> names;
+  std::vector<const GrantView*> grants;
   for (const GrantView& g : seen.holders) {
     if (g.holder.starts_with(runner_prefix)) stored.runner = g;
-    if (auto name = state_name(g.holder)) states.push_back({g.token, {*std::move(name), &g}});
+    auto name = state_name(g.holder);
+    if (!name) continue;
+    names.push_back(*std::move(name));
+    grants.push_back(&g);
   }
-  std::sort(states.begin(), states.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  const Pipeline fresh = stored.pipeline;
-  for (const auto& [token, state] : states) {
-    const auto& [name, grant] = state;
-    const bool counts =
-        name.definition == stored.text.tag && name.run >= stored.run && !is_final(stored.pipeline.status());
-    if (!counts) {
-      stored.idle.push_back(grant->holder);
-      continue;
-    }
-    if (!stored.state.empty()) stored.idle.push_back(stored.state);
+  std::vector<Pipeline> states;
+  std::vector<WrittenState> written;
+  for (std::size_t n = 0; n < names.size(); ++n) {
+    const bool ours = names[n].definition == stored.text.tag;
     try {
-      stored.pipeline = fresh.with_progress(grant->reason);
+      states.push_back(ours ? stored.pipeline.with_progress(grants[n]->reason) : stored.pipeline);
     } catch (const Error& e) {
       throw_unreadable(seen.name, e.what());
     }
-    stored.run = name.run;
-    stored.state = grant->holder;
+    written.push_back({names[n].definition, names[n].run, states.back().status(), grants[n]->token});
   }
+  const CountingState found = which_counts(written, stored.text.tag);
+  for (const std::size_t n : found.idle) stored.idle.push_back(grants[n]->holder);
+  if (!found.counts) return stored;
+  stored.pipeline = states[*found.counts];
+  stored.run = names[*found.counts].run;
+  stored.state = grants[*found.counts]->holder;
   return stored;
 }
 
@@ -170,22 +171,26 @@ void add_pipeline(const std::shared_ptr<process::Participant>& participant, cons
                                             std::to_string(max_stored_text) + " bytes as JSON");
   }
   for (int n = 0; n < tries; ++n) {
-    const AddedText added = add_text(participant, Kind::pipeline, pipeline.id(), definition);
+    const AddedText added = add_text(participant, Kind::pipeline, pipeline.id(), definition, Tries::own);
     if (added.mine) return;
-    RunnerHold hold(participant, pipeline.id());
-    if (!hold.acquire()) {
-      throw Error(Errc::in_use, where_it_is(hold.found()) + "; wait until it is over, or cancel it");
+    try {
+      RunnerHold hold(participant, pipeline.id());
+      if (!hold.acquire()) {
+        throw Error(Errc::in_use, where_it_is(hold.found()) + "; wait until it is over, or cancel it");
+      }
+      const StoredPipeline& found = hold.found();
+      const PipelineStatus status = found.pipeline.status();
+      if (status == PipelineStatus::waiting && found.text.text == definition) return;
+      if (status == PipelineStatus::waiting) {
+        throw Error(Errc::config_differs, "pipeline '" + pipeline.id() +
+                                              "' is there with another definition and was not started yet; run or "
+                                              "remove that one first");
+      }
+      if (!is_over(status)) throw Error(Errc::in_use, where_it_is(found) + "; resume it, or cancel it");
+      hold.take_away();
+    } catch (const Error& e) {
+      if (e.errc() != Errc::not_found) throw;  // somebody else removed it just now
     }
-    const StoredPipeline& found = hold.found();
-    const PipelineStatus status = found.pipeline.status();
-    if (status == PipelineStatus::waiting && found.text.text == definition) return;
-    if (status == PipelineStatus::waiting) {
-      throw Error(Errc::config_differs, "pipeline '" + pipeline.id() +
-                                            "' is there with another definition and was not started yet; run or "
-                                            "remove that one first");
-    }
-    if (!is_over(status)) throw Error(Errc::in_use, where_it_is(found) + "; resume it, or cancel it");
-    PrimitiveClient::remove(*participant, pipeline.id(), true, Kind::pipeline);
   }
   throw Error(Errc::in_use, "pipeline '" + pipeline.id() + "' is added and removed by others all the time");
 }
@@ -199,11 +204,13 @@ void restore_pipeline(const std::shared_ptr<process::Participant>& participant, 
 void remove_pipeline(const std::shared_ptr<process::Participant>& participant, std::string_view id) {
   try {
     RunnerHold hold(participant, id);
-    if (!hold.acquire()) throw Error(Errc::in_use, where_it_is(hold.found()) + "; cancel it first");
-    PrimitiveClient::remove(*participant, id, true, Kind::pipeline);
+    if (!hold.take()) {
+      throw Error(Errc::in_use, where_it_is(require_pipeline(participant->mapping(), id)) + "; cancel it first");
+    }
+    hold.take_away();
   } catch (const Error& e) {
     // One that cannot be read has no runner that could be asked.
-    if (e.errc() != Errc::segment_corrupt && e.errc() != Errc::not_found) throw;
+    if (e.errc() != Errc::segment_corrupt) throw;
     PrimitiveClient::remove(*participant, id, true, Kind::pipeline);
   }
 }
@@ -218,13 +225,13 @@ std::optional<Pipeline::Step> cancel_pipeline(const std::shared_ptr<process::Par
     if (is_over(seen.pipeline.status())) return std::nullopt;
     Pipeline::Step step = seen.pipeline.cancel();
     const std::string mine = write_state(*client, seen.text.tag, seen.run, step.pipeline);
-    const StoredPipeline now = require_pipeline(mapping, id);
-    if (now.state != mine) {
+    const std::optional<StoredPipeline> now = find_pipeline(mapping, id);
+    if (!now || now->state != mine) {
       (void)client->release(mine);
       continue;
     }
-    for (const std::string& idle : now.idle) (void)client->release(idle);
-    if (now.runner) (void)client->force_release(now.runner->holder);
+    for (const std::string& idle : now->idle) (void)client->release(idle);
+    if (now->runner) (void)client->force_release(now->runner->holder);
     return step;
   }
   throw Error(Errc::in_use, client->title() + " is resumed by others all the time");
@@ -246,18 +253,23 @@ RunnerHold::~RunnerHold() {
   }
 }
 
-bool RunnerHold::acquire() {
+bool RunnerHold::take() {
   process::Request request;
   request.holder = holder_;
   request.weight = runner_weight;
   request.no_lease = true;
   const process::Answer answer = client_->acquire(request, process::try_once);
   token_ = answer ? answer.token : 0;
-  found_ = require_pipeline(client_->participant().mapping(), client_->name());
-  if (token_ != 0) found_->runner.reset();  // it is we
-  written_ = found_->idle;
-  if (!found_->state.empty()) written_.push_back(found_->state);
+  seen_ = look_at(client_->participant().mapping(), Kind::pipeline, client_->name());
   return token_ != 0;
+}
+
+bool RunnerHold::acquire() {
+  const bool taken = take();
+  if (seen_) found_ = stored_pipeline(*seen_);
+  if (!found_) throw no_such(client_->participant().mapping(), client_->name());
+  if (taken) found_->runner.reset();  // it is we
+  return taken;
 }
 
 bool RunnerHold::stands() const { return token_ != 0 && client_->stands(holder_, token_); }
@@ -271,8 +283,29 @@ void RunnerHold::on_lost(std::function<void()> callback) {
 bool RunnerHold::write(const Pipeline& pipeline) {
   if (!stands()) return false;
   const std::string mine = write_state(*client_, found_->text.tag, token_, pipeline);
-  for (const std::string& earlier : std::exchange(written_, {mine})) (void)client_->release(earlier);
-  return stands();
+  const std::optional<StoredPipeline> now = find_pipeline(client_->participant().mapping(), client_->name());
+  if (!now) {
+    (void)client_->release(mine);
+    return false;
+  }
+  for (const std::string& idle : now->idle) (void)client_->release(idle);
+  return now->state == mine && (is_over(pipeline.status()) || stands());
+}
+
+void RunnerHold::take_away() {
+  if (!seen_ || !stands()) return;
+  for (const std::string& part : parts_seen(*seen_)) (void)client_->release(part);
+  for (const GrantView& g : seen_->holders) {
+    if (state_name(g.holder)) (void)client_->release(g.holder);
+  }
+  (void)client_->release(holder_);
+  token_ = 0;
+  try {
+    PrimitiveClient::remove(client_->participant(), client_->name(), false, Kind::pipeline);
+  } catch (const Error& e) {
+    // Somebody adds one anew, or removed what was left.
+    if (e.errc() != Errc::in_use && e.errc() != Errc::not_found) throw;
+  }
 }
 
 }  // namespace shmcoord::coordination

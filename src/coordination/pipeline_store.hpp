@@ -26,23 +26,34 @@
 //                    run, and has a tag that nobody else has: "state of 5f… in 7012 by 31…". Each step writes a new
 //                    one and then gives back the one before.
 //
-// Which state counts: they are taken in the order of their tokens, that is, of their writing. Each replaces the one
-// before, but for one of an earlier run than that (its writer was overtaken), and nothing replaces `done` and
-// `cancelled`. Those that do not count are given back by whoever comes across them, so taking them away changes nothing
-// for those who read.
+// Which state counts (pipeline_states.hpp): they are taken in the order of their tokens, that is, of their writing.
+// Each replaces the one before, but for one of an earlier run than that (its writer was overtaken), and nothing
+// replaces `done` and `cancelled`. Those that do not count are given back by whoever comes across them, so taking them
+// away must change nothing for those who read: what was overtaken goes before what kept it from counting. Who writes
+// looks, and gives back what he sees in that order: what lay between two states when the later one was there, nobody
+// adds to.
+//
+// Taking away, for good or to begin anew: only what was seen under the hold, by its holders, which nobody uses again;
+// first the definition, after which the states are nobody's; the name when it is empty.
 //
 // Invariants.
-//   L1  One runner at a time, by the hold; what an earlier one still writes has a smaller run and does not count.
+//   L1  One runner at a time, by the hold. It begins with a state of its own, also when nothing changes by that: what
+//       an earlier one writes from then on has a smaller run and does not count. What slips in before that is seen, as
+//       is every other state that keeps its own from counting, when it looks at what it wrote.
 //   L2  There is always a state that counts, or none was written yet and it waits: the next one is written before the
 //       last one is given back.
 //   L3  Who cancels writes `cancelled` with the run that it saw, and looks whether that counts. If not, a runner came
 //       in between, and it tries again; if so, nothing after it counts. Then it takes the hold from the runner by
 //       force, which is how that one learns of it.
-//   L4  Only who has the runner's hold removes the name, or replaces it, so nobody removes what somebody else began.
+//   L4  Only who has the runner's hold takes a pipeline away, so nobody removes what somebody else began. Who loses the
+//       hold by force just then removes no other definition than the one that he saw.
 //
 // If we die here: before a state is written, the one before counts; between writing and giving back there are two, of
-// which the later counts. The runner's hold goes with the session. A state that was written for a name that was removed
-// and made anew meanwhile has another definition's tag, and is nobody's.
+// which the later counts. The runner's hold goes with the session. Half taken away, there is no definition, or it has
+// lost a part, and nothing is there. A state that was written for a name that was removed and made anew meanwhile has
+// another definition's tag, and is nobody's.
+//
+// tests/coordination/pipeline_interleaving goes through all orders of these steps, with deaths, and without each rule.
 
 namespace shmcoord::coordination {
 
@@ -51,7 +62,7 @@ struct StoredPipeline {
   Pipeline pipeline;
   std::uint64_t run = 0;               // in which the state was written; 0: none was
   std::string state = {};              // the holder of the state that counts; empty: none was written
-  std::vector<std::string> idle = {};  // the holders of those that do not
+  std::vector<std::string> idle = {};  // the holders of those that do not, in the order in which they may go
   std::optional<process::GrantView> runner = {};
 };
 
@@ -83,7 +94,9 @@ class RunnerHold {
   /// Gives it back.
   ~RunnerHold();
 
-  /// False: somebody else has it. Then what is there now is read; throws not_found.
+  /// False: somebody else has it.
+  bool take();
+  /// And reads what is there now, in both cases; throws not_found.
   bool acquire();
   /// As it was when it was acquired, without us as its runner.
   [[nodiscard]] const StoredPipeline& found() const { return *found_; }
@@ -91,16 +104,18 @@ class RunnerHold {
   [[nodiscard]] bool stands() const;
   /// Called by another thread when it is taken away.
   void on_lost(std::function<void()> callback);
-  /// False: it is not ours any more, and what was written may not count.
+  /// False: it does not count, or there is more to do and the hold is not ours any more.
   bool write(const Pipeline& pipeline);
+  /// What was there when the hold was taken, and the hold. Nothing, if it was lost since.
+  void take_away();
 
  private:
   std::unique_ptr<process::PrimitiveClient> client_;
   std::string holder_;
   std::uint64_t token_ = 0;
   std::uint64_t callback_ = 0;
+  std::optional<process::LockView> seen_;
   std::optional<StoredPipeline> found_;
-  std::vector<std::string> written_;  // states to give back when the next one is there
 };
 
 }  // namespace shmcoord::coordination

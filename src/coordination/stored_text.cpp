@@ -149,15 +149,27 @@ std::optional<StoredText> stored_text(const LockView& seen) {
   return stored;
 }
 
+std::vector<std::string> parts_seen(const LockView& seen) {
+  const auto text = first_complete(tries_of(seen));
+  std::vector<std::string> parts;
+  for (const bool of_text : {false, true}) {
+    for (const GrantView& g : seen.holders) {
+      const auto name = part_name(g.holder);
+      if (name && (name->tag == text) == of_text) parts.push_back(g.holder);
+    }
+  }
+  return parts;
+}
+
 bool is_still(const engine::Mapping& mapping, std::string_view name, const StoredText& stored) {
   const auto found = engine::NameIndex<RealPolicy>(mapping.view()).find(name);
   return found && found->record == stored.record && found->generation == stored.generation;
 }
 
 AddedText add_text(const std::shared_ptr<process::Participant>& participant, Kind kind, std::string_view name,
-                   std::string_view text) {
+                   std::string_view text, Tries taken_away) {
   PrimitiveClient client(participant, name, {.kind = kind});
-  bool mine = false;
+  std::string mine;  // the tag of our last try
   for (int n = 0; n < tries; ++n) {
     const std::optional<LockView> seen = look_at(participant->mapping(), kind, name);
     const auto all = seen ? tries_of(*seen) : std::map<std::string, Try>{};
@@ -171,13 +183,13 @@ AddedText add_text(const std::shared_ptr<process::Participant>& participant, Kin
         withdraw(participant, client, parts_of(text), tag);
         throw;
       }
-      mine = true;
+      mine = tag;
       continue;
     }
     for (const auto& [tag, one] : all) {
-      if (tag != *first) remove_parts(client, one);
+      if (tag != *first && (taken_away == Tries::all || tag == mine)) remove_parts(client, one);
     }
-    return {*stored_text(*seen), mine};
+    return {*stored_text(*seen), *first == mine};
   }
   throw Error(Errc::in_use, client.title() + " is added and removed by others all the time");
 }

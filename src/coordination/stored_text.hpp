@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/segment_file.hpp"
 #include "process/participant.hpp"
@@ -60,8 +61,12 @@ struct AddedText {
   StoredText there;   // this one, or the one that was there before
   bool mine = false;  // it was added here
 };
-/// Throws table_full, no_space, wrong_type, in_use (others add and remove it all the time).
+enum class Tries : std::uint8_t { all, own };
+/// `taken_away`: of those that are not the text. Throws table_full, no_space, wrong_type, in_use (others add and remove
+/// it all the time).
 [[nodiscard]] AddedText add_text(const std::shared_ptr<process::Participant>& participant, engine::Kind kind,
-                                 std::string_view name, std::string_view text);
+                                 std::string_view name, std::string_view text, Tries taken_away = Tries::all);
+/// The holders of all parts that were seen, those of the text last: in this order they can be taken away.
+[[nodiscard]] std::vector<std::string> parts_seen(const process::LockView& seen);
 
 }  // namespace shmcoord::coordination

@@ -79,6 +79,62 @@ TEST_F(StoredPipelines, WhatDoesNotCountIsTakenAwayByWhoeverGoesOn) {
   EXPECT_EQ(client_->holders().size(), 2U) << "the definition and the state";
 }
 
+// Somebody was about to cancel, came too late for that, and died: what he left must not come to count when the state is
+// given back that kept it from that.
+TEST_F(StoredPipelines, WhatCameTooLateNeverCounts) {
+  write(5, "1", inside_);
+  PipelineRunOptions o;
+  o.run_command = [&](const PhaseRun& run) {
+    if (run.pipeline.phase().name == "a") write(5, "2", inside_.cancel().pipeline);
+    EXPECT_EQ(found().pipeline.status(), PipelineStatus::running);
+    return std::string();
+  };
+  SegmentPipeline p(session_, "p");
+  EXPECT_EQ(p.run(executor(), o), Result::done);
+  EXPECT_EQ(found().pipeline.status(), PipelineStatus::done);
+  EXPECT_TRUE(found().idle.empty());
+}
+
+// Whoever cancelled died before he took the hold away.
+TEST_F(StoredPipelines, ARunnerSeesThatItWasCancelledThoughItHasItsHold) {
+  PipelineRunOptions o;
+  std::vector<std::string> ran;
+  o.run_command = [&](const PhaseRun& run) {
+    ran.push_back(run.pipeline.phase().name);
+    if (ran.back() == "b") write(found().run, "1", second_.cancel().pipeline);
+    return std::string();
+  };
+  SegmentPipeline p(session_, "p");
+  EXPECT_EQ(p.run(executor(), o), Result::cancelled);
+  EXPECT_EQ(found().pipeline.status(), PipelineStatus::cancelled);
+  EXPECT_EQ(ran, (std::vector<std::string>{"a", "b"}));
+}
+
+// Who takes over writes before anything else, so that the one before cannot any more.
+TEST_F(StoredPipelines, WhoWasReplacedWritesInVain) {
+  write(5, "1", inside_);
+  PipelineRunOptions o;
+  o.run_command = [&](const PhaseRun& run) {
+    if (run.pipeline.phase().name == "a") write(5, "2", inside_.finish_phase("too late").pipeline);
+    EXPECT_EQ(found().pipeline.status(), PipelineStatus::running);
+    return std::string();
+  };
+  SegmentPipeline p(session_, "p");
+  EXPECT_EQ(p.run(executor(), o), Result::done);
+}
+
+// What a removal that was killed left, and what is there besides, goes with the next one.
+TEST_F(StoredPipelines, WhatIsLeftOfOneGoesToo) {
+  write(5, "1", done_);
+  (void)client_->release("part 1/1 of " + found().text.tag);
+  EXPECT_TRUE(SegmentPipeline::list(segment_).empty());
+  EXPECT_EQ(error_of([&] { (void)SegmentPipeline(session_, "p"); }), Errc::not_found);
+  SegmentPipeline::remove(session_, "p");
+  EXPECT_TRUE(client_->holders().empty());
+  (void)SegmentPipeline::add(session_, definition_);
+  EXPECT_EQ(status("p"), PipelineStatus::waiting);
+}
+
 TEST_F(StoredPipelines, WhoReadsNonsenseSaysSo) {
   write(5, "1", inside_);
   process::Request request;

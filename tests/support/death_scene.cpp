@@ -1,5 +1,6 @@
 #include "support/death_scene.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -156,6 +157,11 @@ class World {
     EXPECT_EQ(line_of(lock), "W");
     EXPECT_EQ(lock.holders.empty() ? 0 : lock.holders[0].token, board_->waiter_token.load());
     expect_others(*segment.mapping());
+    if (scenario_.found) {
+      r.join();
+      EXPECT_THAT(scenario_.outcomes, ::testing::Contains(scenario_.found(r)));
+      r.session.reset();
+    }
     expect_whole(*segment.mapping());
     if (scenario_.journal) expect_told(*segment.mapping());
     waiter_->go();
@@ -188,6 +194,7 @@ class World {
       } else {
         line = line_of(look_at(mapping, scenario_.lock));
       }
+      if (scenario_.found) line = scenario_.found(r);
       expect_others(mapping);
       process::sweep(mapping, RealPolicy::now_ns());
       EXPECT_FALSE(anybody_dead(mapping));

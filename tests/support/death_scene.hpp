@@ -67,6 +67,8 @@ struct Scenario {
   Act operation{};
   std::vector<std::string> outcomes{};
   std::vector<std::string> or_else{};  // other lines that will do
+  // What it is about, if it is not the lock: the line that R finds of it, who then goes on with it. After a kill too.
+  std::function<std::string(Actor&)> found{};
   std::string lock = "deploy";
   bool holder = false;  // H holds
   enum class Waiter : std::uint8_t { later, queued, behind_victim } waiter = Waiter::later;
