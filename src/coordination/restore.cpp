@@ -145,7 +145,6 @@ class Restoration {
     }
     if (name.kind == Kind::pipeline) {
       const Pipeline pipeline = Pipeline::parse_json(name.definition).with_progress(name.progress);
-      if (pipeline.id() != name.name) throw Error(Errc::snapshot_damaged, "its definition is another one's");
       coordination::restore_pipeline(me, pipeline);
       ++report_.restored.pipelines;
       return;

@@ -126,7 +126,7 @@ SavedState state_of(const engine::Mapping& mapping) {
       SavedName name;
       name.kind = Kind::guard;
       name.name = seen.name;
-      name.definition = stored->text;
+      name.definition = definition_of(guard_from(seen.name, stored->text));
       state.names.push_back(std::move(name));
     } else if (seen.kind == Kind::pipeline) {
       const auto stored = stored_pipeline(seen);
@@ -134,7 +134,7 @@ SavedState state_of(const engine::Mapping& mapping) {
       SavedName name;
       name.kind = Kind::pipeline;
       name.name = seen.name;
-      name.definition = stored->text.text;
+      name.definition = stored->pipeline.json();
       name.progress = stored->pipeline.progress();
       state.names.push_back(std::move(name));
     } else {

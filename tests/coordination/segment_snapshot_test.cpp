@@ -21,6 +21,7 @@
 #include "process/clock.hpp"
 #include "process/primitive_client.hpp"
 #include "process/snapshot.hpp"
+#include "shmcoord/segment_pipeline.hpp"
 #include "shmcoord/snapshot.hpp"
 #include "support/face_fixture.hpp"
 
@@ -141,12 +142,12 @@ TEST_F(SegmentSnapshot, EverythingThatCanComesBackAsItWas) {
   Lock mine{session, "of a session"};
   ASSERT_TRUE(mine.try_acquire(HolderId{"me"}));
   const SnapshotCounts counts = save_snapshot(segment_, file_);
-  EXPECT_EQ(counts, (SnapshotCounts{5, 2, 1, 7}));
+  EXPECT_EQ(counts, (SnapshotCounts{5, 2, 1, 0, 7}));
   const SavedState before = saved();
 
   const std::string name = other();
   const RestoreReport report = restore_snapshot(file_, name);
-  EXPECT_EQ(report.restored, (SnapshotCounts{5, 2, 1, 6}));
+  EXPECT_EQ(report.restored, (SnapshotCounts{5, 2, 1, 0, 6}));
   ASSERT_EQ(report.left_out.size(), 1U);
   EXPECT_EQ(report.left_out[0].name, "of a session");
   EXPECT_EQ(report.left_out[0].holder, "me");
@@ -317,6 +318,8 @@ TEST_F(SegmentSnapshot, ADamageHasAPlaceAndNothingIsRestored) {
 TEST_F(SegmentSnapshot, WhatCouldNotHaveBeenSavedIsRefused) {
   Session session{segment_};
   furnish(session);
+  (void)GuardFlag::add(session, a_guard());
+  (void)SegmentPipeline::add(session, Pipeline("release", {{.name = "build"}}));
   save_snapshot(segment_, file_);
   const SavedState good = saved();
   const auto refused = [&](const std::string& what, auto&& change) {
@@ -342,6 +345,35 @@ TEST_F(SegmentSnapshot, WhatCouldNotHaveBeenSavedIsRefused) {
   refused("'capacity' is out of", [&](SavedState& s) { in(s, "agents").capacity = 0; });
   refused("a segment cannot have", [&](SavedState& s) { s.sizes.names = 0; });
   refused("'mode' is out of", [&](SavedState& s) { s.mode = 01777; });
+  refused("'gate' cannot be restored", [&](SavedState& s) { in(s, "gate").definition = "{}"; });
+  refused("the delay of a retry", [&](SavedState& s) {
+    in(s, "gate").definition = R"({"condition":"file_exists(a) ","action":"retry","delay_ns":0,"wake_on":[]})";
+  });
+  refused("'release' cannot be restored", [&](SavedState& s) {
+    in(s, "release").definition = R"({"id":"release","phases":[{"name":"build","lost":1e-7}]})";
+  });
+  refused("another one's", [&](SavedState& s) { in(s, "release").name = "another"; });
+  refused("no phase 'test'",
+          [&](SavedState& s) { in(s, "release").progress = R"({"status":"running","phase":"test","step":"inside"})"; });
+}
+
+// Else it would be found when there is nothing else any more.
+TEST_F(SegmentSnapshot, ADefinitionThatCannotBeReadIsToldByWhoSaves) {
+  Session session{segment_};
+  save_snapshot(segment_, file_);
+  const std::string before = read(file_);
+  PrimitiveClient gate(detail::Access::state(session)->participant, "gate", {.kind = engine::Kind::guard});
+  process::Request part;
+  part.holder = "part 1/1 of a try";
+  part.weight = 1;
+  part.reason = "{\"condition\": \"\xff";
+  part.no_lease = true;
+  part.detached = true;
+  ASSERT_TRUE(gate.acquire(part, process::try_once));
+  const Error refused = error_of([&] { save_snapshot(segment_, file_); });
+  EXPECT_EQ(refused.errc(), Errc::segment_corrupt);
+  EXPECT_NE(std::string(refused.what()).find("'gate'"), std::string::npos) << refused.what();
+  EXPECT_EQ(read(file_), before);
 }
 
 TEST_F(SegmentSnapshot, AnExistingSegmentIsLeftAlone) {
