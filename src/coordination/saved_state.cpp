@@ -156,7 +156,7 @@ class Line {
     return static_cast<Number>(value);
   }
   [[nodiscard]] std::int64_t duration(const json::object& o, const char* key) const {
-    return number<std::int64_t>(o, key, std::uint64_t{1} << 62U);
+    return number<std::int64_t>(o, key, std::uint64_t{longest_duration_ns});
   }
   /// Nothing that is not known: it would be lost without a word.
   void only(const json::object& o, std::initializer_list<std::string_view> known) const {

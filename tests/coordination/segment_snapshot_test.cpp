@@ -357,6 +357,40 @@ TEST_F(SegmentSnapshot, WhatCouldNotHaveBeenSavedIsRefused) {
           [&](SavedState& s) { in(s, "release").progress = R"({"status":"running","phase":"test","step":"inside"})"; });
 }
 
+TEST_F(SegmentSnapshot, WhatNobodyCouldReadIsNotSaved) {
+  const Session session{segment_};
+  furnish(session);
+  save_snapshot(segment_, file_);
+  const std::string before = read(file_);
+  const engine::Mapping& mapping = *detail::Access::mapping(segment_);
+  const auto seen = *process::look_at(mapping, "deploy");
+  engine::Word64& silence = mapping.view().record(seen.record).stale_threshold_ns;
+  const std::uint64_t good = RealPolicy::load(silence);
+  RealPolicy::store(silence, ~std::uint64_t{0});
+  const Error refused = error_of([&] { save_snapshot(segment_, file_); });
+  EXPECT_EQ(refused.errc(), Errc::segment_corrupt);
+  EXPECT_NE(std::string(refused.what()).find("'stale_threshold_ns'"), std::string::npos) << refused.what();
+  EXPECT_EQ(read(file_), before);
+  RealPolicy::store(silence, good);
+}
+
+// Two scripts at once can have become two holders.
+TEST_F(SegmentSnapshot, OfTwoHoldsOfOneIdOneComesBack) {
+  const Session session{segment_};
+  furnish(session);
+  save_snapshot(segment_, file_);
+  SavedState state = saved();
+  for (auto& name : state.names) {
+    if (name.name == "agents") name.holders[1].holder = name.holders[0].holder;
+  }
+  write(file_, coordination::text_of(state));
+  const RestoreReport report = restore_snapshot(file_, other());
+  ASSERT_EQ(report.left_out.size(), 1U);
+  EXPECT_EQ(report.left_out[0].holder, "a");
+  EXPECT_EQ(report.left_out[0].why, "its holder holds it already");
+  EXPECT_EQ(report.restored.holds, 5U);
+}
+
 // Else it would be found when there is nothing else any more.
 TEST_F(SegmentSnapshot, ADefinitionThatCannotBeReadIsToldByWhoSaves) {
   Session session{segment_};

@@ -343,6 +343,18 @@ void use_pipeline(const std::shared_ptr<Participant>& me, const std::string& id)
   answer_or_error([&] { coordination::remove_pipeline(me, id); });
 }
 
+/// What was saved can be read.
+void save(const engine::Mapping& mapping) {
+  const std::string file = mapping.path() + ".snapshot";
+  answer_or_error([&] { (void)coordination::save(mapping, file, coordination::Over::anything); });
+  try {
+    (void)coordination::read_state(file);
+  } catch (const Error& e) {
+    give_up(e.what());
+  }
+  ::unlink(file.c_str());
+}
+
 void use(const Template& from) {
   answer_or_error([&] {
     const auto mapping = engine::Mapping::open(from.path);
@@ -374,6 +386,7 @@ void use(const Template& from) {
         answer_or_error([&] { PrimitiveClient::remove(*me, name, true, engine::Kind::semaphore); });
       }
       for (const char* const id : {"release", "over", "begun"}) use_pipeline(me, id);
+      answer_or_error([&] { save(*mapping); });
       // More names than there are records for.
       for (std::uint32_t n = 0; n < sizes.names + 4; ++n) {
         answer_or_error([&] { PrimitiveClient(me, "recycled-" + std::to_string(n), {}); });

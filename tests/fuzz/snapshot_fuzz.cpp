@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -191,7 +190,8 @@ void change(std::vector<std::string>& lines, Input& input) {
       break;
     }
     case 5:
-      if (lines.size() < 2 * sizes.names) lines.insert(lines.begin() + static_cast<std::ptrdiff_t>(n), line);
+      if (lines.size() < 2 * std::size_t{sizes.names})
+        lines.insert(lines.begin() + static_cast<std::ptrdiff_t>(n), line);
       break;
     default:
       if (lines.size() > 1) lines.erase(lines.begin() + static_cast<std::ptrdiff_t>(n));
@@ -248,31 +248,32 @@ class Folder {
   std::string path_ = "/dev/shm/shmcoord-fuzz-snapshot-" + std::to_string(::getpid());
 };
 
-/// What is there of one that was restored. `renewed` have other tokens than before.
+/// Each hold is there as it was, or said to be left out. `renewed` have other tokens than before.
 void require_restored(const SavedState& before, const SavedState& after, const RestoreReport& report) {
   if (after.names.size() != before.names.size()) give_up("another number of names was restored");
-  const auto is_in = [](const std::vector<LeftOut>& list, const std::string& in, const SavedHold& h) {
-    return std::any_of(list.begin(), list.end(), [&](const LeftOut& one) {
-      return one.name == in && one.holder == h.holder && one.pid == h.pid;
-    });
-  };
-  std::map<std::pair<std::string, std::string>, const SavedHold*> there;
-  for (const SavedName& n : after.names) {
-    for (const SavedHold& h : n.holders) there[{n.name, h.holder}] = &h;
-  }
   std::size_t back = 0;
-  for (const SavedName& n : before.names) {
-    for (const SavedHold& h : n.holders) {
-      if (is_in(report.left_out, n.name, h)) continue;
-      ++back;
-      const auto found = there.find({n.name, h.holder});
-      if (found == there.end()) give_up("a hold is neither there nor left out");
-      const SavedHold& now = *found->second;
-      if (now.weight != h.weight || now.shared != h.shared || now.reason != h.reason) give_up("a hold was changed");
-      if (now.token != h.token && !is_in(report.renewed, n.name, h)) give_up("a token was changed without a word");
+  std::size_t all = 0;
+  for (std::size_t n = 0; n < after.names.size(); ++n) {
+    const SavedName& now = after.names[n];
+    const auto was = std::find_if(before.names.begin(), before.names.end(),
+                                  [&](const SavedName& one) { return one.name == now.name; });
+    if (was == before.names.end() || was->kind != now.kind) give_up("another name was restored");
+    if (was->definition != now.definition || was->progress != now.progress) give_up("a definition was changed");
+    const auto is_renewed = [&](const SavedHold& h) {
+      return std::any_of(report.renewed.begin(), report.renewed.end(),
+                         [&](const LeftOut& one) { return one.name == now.name && one.holder == h.holder; });
+    };
+    for (const SavedHold& h : now.holders) {
+      const bool same = std::any_of(was->holders.begin(), was->holders.end(), [&](const SavedHold& one) {
+        return one.holder == h.holder && one.weight == h.weight && one.shared == h.shared && one.reason == h.reason &&
+               (one.token == h.token || is_renewed(h));
+      });
+      if (!same) give_up("a hold was changed");
     }
+    back += now.holders.size();
+    all += was->holders.size();
   }
-  if (report.restored.holds != back || there.size() != back) give_up("the holds were miscounted");
+  if (report.restored.holds != back || back + report.left_out.size() != all) give_up("the holds were miscounted");
 }
 
 void require_sound(const std::string& segment, const SavedState& before, const RestoreReport& report) {
