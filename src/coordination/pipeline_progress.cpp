@@ -78,6 +78,10 @@ Pipeline Pipeline::with_progress(std::string_view text) const {
   }
   p.failure_ = text_at(object, "failure");
   p.blocked_.reset();
+  if (p.status_ == PipelineStatus::waiting &&
+      (p.current_ != 0 || p.step_ != PhaseStep::entering || !p.failure_.empty())) {
+    refuse("one that waits was in no phase");
+  }
   const bool goes_on = p.status_ == PipelineStatus::running || p.status_ == PipelineStatus::blocked;
   const GuardType type = p.step_ == PhaseStep::entering ? GuardType::pre : GuardType::post;
   const bool evaluates = p.step_ == PhaseStep::entering || p.step_ == PhaseStep::leaving;

@@ -55,6 +55,11 @@ std::string in_hex(const std::array<std::uint8_t, 16>& bytes) {
   return text;
 }
 
+std::int64_t age(std::int64_t then_ns, std::int64_t now_ns) {
+  if (then_ns >= now_ns) return 0;
+  return then_ns < now_ns - longest_duration_ns ? longest_duration_ns : now_ns - then_ns;
+}
+
 SavedHold hold_of(const engine::View& view, const GrantView& g, Kind kind, std::int64_t now_ns) {
   SavedHold hold;
   hold.holder = g.holder;
@@ -62,8 +67,8 @@ SavedHold hold_of(const engine::View& view, const GrantView& g, Kind kind, std::
   hold.shared = kind == Kind::lock && g.weight != process::whole_lock;
   hold.token = g.token;
   hold.reason = g.reason;
-  hold.held_ns = std::max<std::int64_t>(now_ns - g.since_ns, 0);
-  hold.silent_ns = std::max<std::int64_t>(now_ns - g.last_sign_ns, 0);
+  hold.held_ns = age(g.since_ns, now_ns);
+  hold.silent_ns = age(g.last_sign_ns, now_ns);
   hold.ttl_ns = g.ttl_ns;
   hold.leased = (g.flags & engine::entry_no_lease) == 0;
   hold.pid = g.pid;
@@ -96,6 +101,20 @@ SavedName name_of(const engine::View& view, const LockView& seen, std::int64_t n
   return name;
 }
 
+/// Of a damaged segment there may be a text that nobody can read, which must not take the place of an older one.
+std::string readable_text_of(const SavedState& state, const engine::Mapping& mapping) {
+  std::string text = text_of(state);
+  try {
+    (void)state_from(text, "line");
+  } catch (const Error& e) {
+    const std::string_view why = e.what();
+    throw Error(Errc::segment_corrupt, "segment " + mapping.name() + " has what no snapshot can say (" +
+                                           std::string(why.substr(0, why.find(';'))) +
+                                           "), so nothing was saved; `shmcoord segment check` says more");
+  }
+  return text;
+}
+
 }  // namespace
 
 SavedState state_of(const engine::Mapping& mapping) {
@@ -126,7 +145,7 @@ SavedState state_of(const engine::Mapping& mapping) {
       SavedName name;
       name.kind = Kind::guard;
       name.name = seen.name;
-      name.definition = stored->text;
+      name.definition = definition_of(guard_from(seen.name, stored->text));
       state.names.push_back(std::move(name));
     } else if (seen.kind == Kind::pipeline) {
       const auto stored = stored_pipeline(seen);
@@ -134,7 +153,7 @@ SavedState state_of(const engine::Mapping& mapping) {
       SavedName name;
       name.kind = Kind::pipeline;
       name.name = seen.name;
-      name.definition = stored->text.text;
+      name.definition = stored->pipeline.json();
       name.progress = stored->pipeline.progress();
       state.names.push_back(std::move(name));
     } else {
@@ -152,7 +171,7 @@ void write_state(const engine::Mapping& mapping, SavedState& state, const proces
     RealPolicy::cas(word, seen, state.token_reserved);
   }
   state.token_reserved = std::max(state.token_reserved, RealPolicy::load(word));
-  replacement.write(text_of(state));
+  replacement.write(readable_text_of(state, mapping));
   for (std::uint64_t seen = RealPolicy::load(word); seen < state.token_reserved; seen = RealPolicy::load(word)) {
     RealPolicy::cas(word, seen, state.token_reserved);
   }

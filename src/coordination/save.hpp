@@ -31,7 +31,8 @@ namespace shmcoord::coordination {
 
 /// Each name as it was at one moment. Throws segment_corrupt.
 [[nodiscard]] SavedState state_of(const engine::Mapping& mapping);
-/// With a reservation that counts from now on. Errors of process::FileReplacement.
+/// With a reservation that counts from now on. Throws segment_corrupt when nobody could read it; errors of
+/// process::FileReplacement.
 void write_state(const engine::Mapping& mapping, SavedState& state, const process::FileReplacement& replacement);
 [[nodiscard]] SnapshotCounts counts_of(const SavedState& state);
 

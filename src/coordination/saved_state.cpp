@@ -14,11 +14,13 @@
 #include <boost/json.hpp>
 
 #include "base/printable.hpp"
+#include "coordination/guard_store.hpp"
 #include "core/names.hpp"
 #include "engine/segment_header.hpp"
 #include "process/clock.hpp"
 #include "process/primitive_client.hpp"
 #include "shmcoord/error.hpp"
+#include "shmcoord/pipeline.hpp"
 
 namespace shmcoord::coordination {
 namespace {
@@ -154,7 +156,7 @@ class Line {
     return static_cast<Number>(value);
   }
   [[nodiscard]] std::int64_t duration(const json::object& o, const char* key) const {
-    return number<std::int64_t>(o, key, std::uint64_t{1} << 62U);
+    return number<std::int64_t>(o, key, std::uint64_t{longest_duration_ns});
   }
   /// Nothing that is not known: it would be lost without a word.
   void only(const json::object& o, std::initializer_list<std::string_view> known) const {
@@ -202,6 +204,36 @@ SavedHold hold_from(const Line& line, const json::object& o, Kind kind, std::uin
   return hold;
 }
 
+/// Of a guard or a pipeline; as they are written, whatever form the text has.
+void read_definition(const Line& line, const json::object& o, SavedName& name) {
+  const auto document = [&](const char* key) {
+    const json::value& value = line.member(o, key);
+    if (!value.is_object()) line.fail(std::string("'") + key + "' is none");
+    return std::string(json::serialize(value));
+  };
+  if (name.kind == Kind::guard) {
+    line.only(o, {"kind", "name", "definition"});
+  } else {
+    line.only(o, {"kind", "name", "definition", "progress"});
+    name.progress = document("progress");
+  }
+  name.definition = document("definition");
+  try {
+    if (name.kind == Kind::guard) {
+      const Guard guard = guard_from(name.name, name.definition);
+      check_guard(guard);
+      name.definition = definition_of(guard);
+      return;
+    }
+    const Pipeline pipeline = Pipeline::parse_json(name.definition).with_progress(name.progress);
+    if (pipeline.id() != name.name) throw Error(Errc::snapshot_damaged, "its definition is another one's");
+    name.definition = pipeline.json();
+    name.progress = pipeline.progress();
+  } catch (const Error& e) {
+    line.fail("'" + base::printable(name.name) + "' cannot be restored: " + base::printable(e.what()));
+  }
+}
+
 SavedName name_from(const Line& line, std::string_view text, std::uint64_t reserved) {
   const json::object o = line.parse(text);
   SavedName name;
@@ -212,20 +244,8 @@ SavedName name_from(const Line& line, std::string_view text, std::uint64_t reser
   if (engine::word_of(name.kind) != kind) line.fail("'" + base::printable(kind) + "' is no kind of name");
   name.name = line.text(o, "name");
   if (const auto fault = core::check_name(name.name); !fault.empty()) line.fail("the name " + std::string(fault));
-  const auto document = [&](const char* key) {
-    const json::value& value = line.member(o, key);
-    if (!value.is_object()) line.fail(std::string("'") + key + "' is none");
-    return std::string(json::serialize(value));
-  };
-  if (name.kind == Kind::guard) {
-    line.only(o, {"kind", "name", "definition"});
-    name.definition = document("definition");
-    return name;
-  }
-  if (name.kind == Kind::pipeline) {
-    line.only(o, {"kind", "name", "definition", "progress"});
-    name.definition = document("definition");
-    name.progress = document("progress");
+  if (name.kind == Kind::guard || name.kind == Kind::pipeline) {
+    read_definition(line, o, name);
     return name;
   }
   if (name.kind == Kind::semaphore) {

@@ -15,6 +15,8 @@
 namespace shmcoord::coordination {
 
 inline constexpr int snapshot_version = 2;
+/// Of all that it says; some 146 years.
+inline constexpr std::int64_t longest_duration_ns = std::int64_t{1} << 62U;
 
 struct SavedHold {
   enum class Of : std::uint8_t { detached, process, session };

@@ -256,6 +256,10 @@ TEST(Pipeline, WhatIsNoProgressOfItIsRefused) {
   says("'out' is not known", R"({"status":"running","phase":"b","step":"out"})");
   says("no phase 'c'", R"({"status":"running","phase":"c","step":"inside"})");
   says("\"phase\" is no text", R"({"status":"running","phase":7,"step":"inside"})");
+  says("taken", R"({"status":"waiting","phase":"a","step":"entering"})");
+  says("was in no phase", R"({"status":"waiting","phase":"b","step":"entering"})");
+  says("was in no phase", R"({"status":"waiting","phase":"a","step":"inside"})");
+  says("was in no phase", R"({"status":"waiting","phase":"a","step":"entering","failure":"x"})");
   says("has no such guard", R"({"status":"running","phase":"b","step":"entering"})");
   says("has no such guard", R"({"status":"running","phase":"b","step":"leaving"})");
   says("cannot be blocked on ''", R"({"status":"blocked","phase":"a","step":"entering"})");

@@ -21,6 +21,7 @@
 #include "process/clock.hpp"
 #include "process/primitive_client.hpp"
 #include "process/snapshot.hpp"
+#include "shmcoord/segment_pipeline.hpp"
 #include "shmcoord/snapshot.hpp"
 #include "support/face_fixture.hpp"
 
@@ -317,6 +318,8 @@ TEST_F(SegmentSnapshot, ADamageHasAPlaceAndNothingIsRestored) {
 TEST_F(SegmentSnapshot, WhatCouldNotHaveBeenSavedIsRefused) {
   Session session{segment_};
   furnish(session);
+  (void)GuardFlag::add(session, a_guard());
+  (void)SegmentPipeline::add(session, Pipeline("release", {{.name = "build"}}));
   save_snapshot(segment_, file_);
   const SavedState good = saved();
   const auto refused = [&](const std::string& what, auto&& change) {
@@ -342,6 +345,69 @@ TEST_F(SegmentSnapshot, WhatCouldNotHaveBeenSavedIsRefused) {
   refused("'capacity' is out of", [&](SavedState& s) { in(s, "agents").capacity = 0; });
   refused("a segment cannot have", [&](SavedState& s) { s.sizes.names = 0; });
   refused("'mode' is out of", [&](SavedState& s) { s.mode = 01777; });
+  refused("'gate' cannot be restored", [&](SavedState& s) { in(s, "gate").definition = "{}"; });
+  refused("the delay of a retry", [&](SavedState& s) {
+    in(s, "gate").definition = R"({"condition":"file_exists(a) ","action":"retry","delay_ns":0,"wake_on":[]})";
+  });
+  refused("'release' cannot be restored", [&](SavedState& s) {
+    in(s, "release").definition = R"({"id":"release","phases":[{"name":"build","lost":1e-7}]})";
+  });
+  refused("another one's", [&](SavedState& s) { in(s, "release").name = "another"; });
+  refused("no phase 'test'",
+          [&](SavedState& s) { in(s, "release").progress = R"({"status":"running","phase":"test","step":"inside"})"; });
+}
+
+TEST_F(SegmentSnapshot, WhatNobodyCouldReadIsNotSaved) {
+  const Session session{segment_};
+  furnish(session);
+  save_snapshot(segment_, file_);
+  const std::string before = read(file_);
+  const engine::Mapping& mapping = *detail::Access::mapping(segment_);
+  const auto seen = *process::look_at(mapping, "deploy");
+  engine::Word64& silence = mapping.view().record(seen.record).stale_threshold_ns;
+  const std::uint64_t good = RealPolicy::load(silence);
+  RealPolicy::store(silence, ~std::uint64_t{0});
+  const Error refused = error_of([&] { save_snapshot(segment_, file_); });
+  EXPECT_EQ(refused.errc(), Errc::segment_corrupt);
+  EXPECT_NE(std::string(refused.what()).find("'stale_threshold_ns'"), std::string::npos) << refused.what();
+  EXPECT_EQ(read(file_), before);
+  RealPolicy::store(silence, good);
+}
+
+// Two scripts at once can have become two holders.
+TEST_F(SegmentSnapshot, OfTwoHoldsOfOneIdOneComesBack) {
+  const Session session{segment_};
+  furnish(session);
+  save_snapshot(segment_, file_);
+  SavedState state = saved();
+  for (auto& name : state.names) {
+    if (name.name == "agents") name.holders[1].holder = name.holders[0].holder;
+  }
+  write(file_, coordination::text_of(state));
+  const RestoreReport report = restore_snapshot(file_, other());
+  ASSERT_EQ(report.left_out.size(), 1U);
+  EXPECT_EQ(report.left_out[0].holder, "a");
+  EXPECT_EQ(report.left_out[0].why, "its holder holds it already");
+  EXPECT_EQ(report.restored.holds, 5U);
+}
+
+// Else it would be found when there is nothing else any more.
+TEST_F(SegmentSnapshot, ADefinitionThatCannotBeReadIsToldByWhoSaves) {
+  Session session{segment_};
+  save_snapshot(segment_, file_);
+  const std::string before = read(file_);
+  PrimitiveClient gate(detail::Access::state(session)->participant, "gate", {.kind = engine::Kind::guard});
+  process::Request part;
+  part.holder = "part 1/1 of a try";
+  part.weight = 1;
+  part.reason = "{\"condition\": \"\xff";
+  part.no_lease = true;
+  part.detached = true;
+  ASSERT_TRUE(gate.acquire(part, process::try_once));
+  const Error refused = error_of([&] { save_snapshot(segment_, file_); });
+  EXPECT_EQ(refused.errc(), Errc::segment_corrupt);
+  EXPECT_NE(std::string(refused.what()).find("'gate'"), std::string::npos) << refused.what();
+  EXPECT_EQ(read(file_), before);
 }
 
 TEST_F(SegmentSnapshot, AnExistingSegmentIsLeftAlone) {

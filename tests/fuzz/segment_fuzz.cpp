@@ -16,8 +16,11 @@
 #include <boost/json.hpp>
 
 #include "coordination/guard_store.hpp"
+#include "coordination/pipeline_store.hpp"
+#include "coordination/save.hpp"
 #include "engine/segment_file.hpp"
 #include "process/event_stream.hpp"
+#include "process/face.hpp"
 #include "process/keeping_alive.hpp"
 #include "process/participant.hpp"
 #include "process/primitive_client.hpp"
@@ -27,6 +30,7 @@
 #include "shmcoord/error.hpp"
 #include "shmcoord/notices.hpp"
 #include "shmcoord/render.hpp"
+#include "shmcoord/segment_pipeline.hpp"
 
 // Any bytes in a segment: opening, inspecting, checking, reaping and locking end, with an answer or an Error.
 //
@@ -45,12 +49,37 @@ using process::Request;
 const process::NameOptions pool_options{.kind = engine::Kind::semaphore, .capacity = 5};
 const process::NameOptions quota_options{.kind = engine::Kind::semaphore, .per_session = 2};
 
-constexpr engine::Sizes sizes{.names = 32, .entries = 64, .sessions = 8, .journal = engine::least_journal};
+constexpr engine::Sizes sizes{.names = 32, .entries = 160, .sessions = 8, .journal = engine::least_journal};
 
 Request request_of(std::string_view holder) {
   Request request;
   request.holder = holder;
   return request;
+}
+
+Pipeline a_pipeline(const std::string& id) {
+  return Pipeline(id, {{.name = "build", .command = {"make"}, .locks = {"deploy"}, .permits = {{"pool", 2}}},
+                       {.name = "test", .guards = PhaseGuards().with_pre(GuardCondition::lock_free("deploy"))}});
+}
+
+/// One that its runner left in the middle, with a state that was overtaken, and one that is done.
+void furnish_pipelines(const std::shared_ptr<Participant>& me) {
+  const Pipeline::Step inside = a_pipeline("release").start().pipeline.holds_acquired();
+  coordination::add_pipeline(me, a_pipeline("release"));
+  auto& runner = *new coordination::RunnerHold(me, "release");
+  if (!runner.acquire() || !runner.write(inside.pipeline)) ::abort();
+  const std::string overtaken = "state of " + runner.found().text.tag + " in 1 by another";
+  const std::string progress = inside.pipeline.fail(std::string(1000, 'f')).pipeline.progress();
+  Request request = request_of(overtaken);
+  request.weight = 1;
+  request.reason = progress;
+  request.no_lease = true;
+  request.detached = true;
+  if (!PrimitiveClient::find(me, "release", engine::Kind::pipeline)->acquire(request, process::try_once)) ::abort();
+  const Pipeline done("over", {{.name = "only"}});
+  coordination::add_pipeline(me, done);
+  coordination::RunnerHold over(me, "over");
+  if (!over.acquire() || !over.write(done.start().pipeline.finish_phase().pipeline)) ::abort();
 }
 
 /// Everything that a segment can contain, left behind by processes that were killed.
@@ -102,6 +131,7 @@ void furnish(const std::shared_ptr<engine::Mapping>& mapping) {
           ::abort();
         PrimitiveClient gone(me, "gone", {});
         PrimitiveClient::remove(*me, "gone", false);
+        furnish_pipelines(me);
       } else {
         (void)deploy.wait_fd(request_of("waiter" + std::to_string(n)));
         const std::string waiter = "permits" + std::to_string(n);
@@ -113,8 +143,20 @@ void furnish(const std::shared_ptr<engine::Mapping>& mapping) {
       new std::shared_ptr<Participant>(me);
     }));
   }
+  // None may bury another one that was killed before it.
+  for (const pid_t pid : children) {
+    if (::kill(pid, SIGSTOP) != 0 || ::waitpid(pid, nullptr, WUNTRACED) != pid) ::abort();
+  }
   for (const pid_t pid : children) ::kill(pid, SIGKILL);
   for (const pid_t pid : children) ::waitpid(pid, nullptr, 0);
+}
+
+/// What is changed is really there.
+void require_furnished(const engine::Mapping& mapping) {
+  const auto left = coordination::find_pipeline(mapping, "release");
+  const auto over = coordination::find_pipeline(mapping, "over");
+  if (!left || left->pipeline.step() != PhaseStep::inside || left->idle.size() != 1 || !left->runner) ::abort();
+  if (!over || over->pipeline.status() != PipelineStatus::done || over->runner) ::abort();
 }
 
 struct Template {
@@ -127,6 +169,7 @@ struct Template {
       const auto mapping =
           engine::Mapping::create(path, {.sizes = sizes, .mode = 0600, .group = {}, .flags = engine::journal_always});
       furnish(mapping);
+      require_furnished(*mapping);
       const engine::View& view = mapping->view();
       for (std::uint64_t at = 0; at < geo.total; at += engine::page_size) {
         if (!view.pages_exist(at, engine::page_size)) continue;
@@ -183,7 +226,8 @@ bool write_changed(const Template& from, Input input) {
   bool bitmap = false;
   for (int n = 0; n < 64 && !input.empty(); ++n) {
     const auto [base, row_bytes] = table(from.geo, static_cast<unsigned>(input.take(1)));
-    const std::uint64_t at = base + input.take(2) % 64 * row_bytes + input.take(2) % row_bytes;
+    const unsigned rows = base == from.geo.entries ? 256 : 64;  // each detached hold has eight entries to itself
+    const std::uint64_t at = base + input.take(2) % rows * row_bytes + input.take(2) % row_bytes;
     const auto bytes = static_cast<unsigned>(input.take(1) % 8 + 1);
     const std::uint64_t value = input.take(bytes);
     const bool there = std::any_of(from.pages.begin(), from.pages.end(), [&](const auto& p) {
@@ -222,6 +266,24 @@ bool is_json(const std::string& text) {
   return !error;
 }
 
+void look_at_names(const std::shared_ptr<engine::Mapping>& mapping, const process::Picture& picture) {
+  for (const PipelineListing& one : coordination::list_pipelines(picture)) {
+    if (!is_json(one.pipeline.progress())) give_up("how far a pipeline came is no JSON");
+  }
+  answer_or_error([&] { (void)SegmentPipeline::list(detail::Access::segment(mapping)); });
+  answer_or_error([&] { (void)coordination::text_of(coordination::state_of(*mapping)); });
+  for (const char* const name : {"release", "over", "deploy", "pool", "guard", "gone", "absent"}) {
+    answer_or_error([&] {
+      const auto seen = process::look_at(*mapping, name);
+      if (seen && seen->name != name) give_up("another name was looked at");
+    });
+    answer_or_error([&] {
+      const auto found = coordination::find_pipeline(*mapping, name);
+      if (found && !is_json(found->pipeline.json())) give_up("a pipeline is no JSON");
+    });
+  }
+}
+
 void look(const Template& from, bool bitmap_changed) {
   const long before = blocks_of(from.path);
   answer_or_error([&] {
@@ -237,6 +299,7 @@ void look(const Template& from, bool bitmap_changed) {
       if (tool::inspect_text(scene, true, 80).empty()) give_up("nothing is printed");
       (void)process::plan(picture.snapshot, {});
       (void)process::take_picture(*mapping, now, {"deploy", std::string(200, 'n'), "absent"});
+      look_at_names(mapping, picture);
     });
     (void)process::check_segment(*mapping, now, 1);
   });
@@ -262,6 +325,34 @@ void use_guard(const std::shared_ptr<Participant>& me) {
     (void)coordination::set_verdict(*me, guard.name, *stored, GuardFailed{"guard", Block{}, "fuzz"});
   }
   PrimitiveClient::remove(*me, guard.name, true, engine::Kind::guard);
+}
+
+/// As a runner that comes after another one, while somebody cancels it; and anew when it was removed.
+void use_pipeline(const std::shared_ptr<Participant>& me, const std::string& id) {
+  answer_or_error([&] {
+    coordination::RunnerHold runner(me, id);
+    if (!runner.acquire()) return;
+    const Pipeline& found = runner.found().pipeline;
+    answer_or_error([&] { (void)runner.write(found.resume().pipeline); });
+    answer_or_error([&] { (void)runner.write(found.start().pipeline); });
+    answer_or_error([&] { (void)coordination::cancel_pipeline(me, id); });
+    answer_or_error([&] { (void)runner.write(found); });
+  });
+  answer_or_error([&] { (void)coordination::cancel_pipeline(me, id); });
+  answer_or_error([&] { coordination::add_pipeline(me, a_pipeline(id)); });
+  answer_or_error([&] { coordination::remove_pipeline(me, id); });
+}
+
+/// What was saved can be read.
+void save(const engine::Mapping& mapping) {
+  const std::string file = mapping.path() + ".snapshot";
+  answer_or_error([&] { (void)coordination::save(mapping, file, coordination::Over::anything); });
+  try {
+    (void)coordination::read_state(file);
+  } catch (const Error& e) {
+    give_up(e.what());
+  }
+  ::unlink(file.c_str());
 }
 
 void use(const Template& from) {
@@ -294,6 +385,8 @@ void use(const Template& from) {
         });
         answer_or_error([&] { PrimitiveClient::remove(*me, name, true, engine::Kind::semaphore); });
       }
+      for (const char* const id : {"release", "over", "begun"}) use_pipeline(me, id);
+      answer_or_error([&] { save(*mapping); });
       // More names than there are records for.
       for (std::uint32_t n = 0; n < sizes.names + 4; ++n) {
         answer_or_error([&] { PrimitiveClient(me, "recycled-" + std::to_string(n), {}); });

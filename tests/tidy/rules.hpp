@@ -317,7 +317,7 @@ inline Findings every_source_is_built(const Tree& tree) {
     } else if (folder == "tests/support") {
       built = true;
     } else if (folder == "tests/fuzz") {
-      built = name.ends_with("_fuzz.cpp") || name == "seeds_test.cpp";
+      built = name.ends_with("_fuzz.cpp") || name.ends_with("_seeds_test.cpp");
     } else if (under(file, "tests/")) {
       const bool is_test = name.ends_with("_test.cpp") && has_word(tests, "shmcoord_add_tests(" + folder.substr(6));
       built = is_test || has_word(tests, file.path.substr(6));
