@@ -246,7 +246,7 @@ class SHMCOORD_EXPORT CoordinationManager {
   void save(const std::string& file) const;
   /// A manager in this process, with what the file has: locks, semaphores and guards, and their holders with their
   /// tokens and ages, so that who was stale is stale again (C-29, S1-141, S1-145). New tokens are greater than all that
-  /// were given out, also after the file was saved, up to 2^40 of one name. Of a segment's snapshot, what only a
+  /// were given out, also after the file was saved, up to 2^38 of one name. Of a segment's snapshot, what only a
   /// segment has is left out: holds that ended with their process, shared locks, permits per session, pipelines.
   /// Errors: not_found (no such file), snapshot_damaged (with the place), segment_version, no_permission, system.
   [[nodiscard]] static CoordinationManager load(const std::string& file);

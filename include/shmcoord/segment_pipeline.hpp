@@ -28,7 +28,7 @@ struct PipelineRunner {
   std::int32_t pid = 0;      ///< in its own namespace
   std::string session = {};  ///< the label of its session
   std::chrono::steady_clock::time_point since = {};
-  bool alive = true;  ///< false: proven dead, and whoever resumes it takes over
+  bool alive = true;  ///< false: it died; whoever resumes it takes over, as soon as all that it started has ended
 };
 
 /// A pipeline as it was seen.
@@ -56,6 +56,8 @@ struct PipelineRunOptions {
   std::chrono::nanoseconds recheck = std::chrono::seconds(1);              ///< as GuardWaitOptions::recheck
   std::chrono::nanoseconds evaluation_timeout = std::chrono::seconds(30);  ///< as GuardExecutor::Limits::timeout
   std::string directory = {};                                              ///< as GuardWaitOptions::directory
+  /// Told of each guard that failed and only warns (S0-59): its name and why. By the calling thread.
+  std::function<void(const std::string& guard, const std::string& reason)> on_warning = {};
   /// Told each state, from the first on, when it is in the segment. By the calling thread.
   std::function<void(const Pipeline& pipeline)> on_change = {};
 };
@@ -109,7 +111,8 @@ class SHMCOORD_EXPORT SegmentPipeline {
   /// not written down: so commands run at least once. Thread-safe: one runs it, the others get `busy`.
   PipelineRunResult run(const GuardExecutor& executor, const PipelineRunOptions& options = {});
 
-  /// Ends it for good, whoever runs it: that one is told, ends its command and gives back what the phase held. False:
+  /// Ends it for good, whoever runs it: that one is told, ends its command and gives back what the phase held. That may
+  /// take as long as the command does; what must not run twice belongs under a lock of its phase. False:
   /// it was over. If the process dies here: it is cancelled, or nothing happened; who runs it may notice only with its
   /// next step.
   bool cancel();

@@ -19,7 +19,7 @@
 //
 // Tokens never go back: a snapshot reserves tokens beyond those that were given out, no more than those are given out
 // until a newer snapshot reserved more, and what is restored begins above. That is about the newest snapshot of a
-// segment. The reservation lasts for 2^40 changes of one name; then acquiring it fails with Errc::table_full until the
+// segment. The reservation lasts for 2^38 changes of one name; then acquiring it fails with Errc::table_full until the
 // segment is saved again.
 
 namespace shmcoord {

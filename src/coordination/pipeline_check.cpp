@@ -42,7 +42,7 @@ void check_command(const GuardedPhase& phase, PipelinePart& now) {
   }
 }
 
-void check_phase(const GuardedPhase& phase, PipelinePart& now) {
+void check_phase(const std::string& id, const GuardedPhase& phase, PipelinePart& now) {
   const auto look_at = [&now, number = now.phase](std::string_view key, std::size_t index = PipelinePart::none,
                                                   bool name = false) {
     now = {number, key, {}, index, name};
@@ -53,6 +53,8 @@ void check_phase(const GuardedPhase& phase, PipelinePart& now) {
   const auto hold = [&](const std::string& name) {
     require_name("phase '" + phase.name + "': the name", name);
     if (!held.insert(name).second) refuse("phase '" + phase.name + "' holds '" + name + "' twice");
+    if (name == id)
+      refuse("phase '" + phase.name + "' holds '" + name + "', which is the pipeline itself: names are common");
   };
   for (std::size_t i = 0; i < phase.locks.size(); ++i) {
     look_at("locks", i);
@@ -100,7 +102,7 @@ void check_pipeline(const std::string& id, const std::vector<GuardedPhase>& phas
     now = {i, "name"};
     require_name("the name of phase " + std::to_string(i + 1), phases[i].name);
     if (!names.insert(phases[i].name).second) refuse("there are two phases '" + phases[i].name + "'");
-    check_phase(phases[i], now);
+    check_phase(id, phases[i], now);
   }
 }
 

@@ -162,7 +162,11 @@ class Run {
     for (;;) {
       const std::optional<GuardOutcome> outcome = waiting.evaluate();
       if (!outcome) return lost_hold().has_value();  // stopped; or the next step says what was lost
-      if (!last || last->index() != outcome->index()) tell_guard(me, id_, guard, kind_of(*outcome), &*outcome);
+      const auto* const failed = std::get_if<GuardFailed>(&*outcome);
+      const bool warns = failed != nullptr && may_proceed(*outcome);  // told as an effect of the step
+      if (warns && options_.on_warning) options_.on_warning(guard.name, failed->reason);
+      const bool another = !last || last->index() != outcome->index();
+      if (another && !warns) tell_guard(me, id_, guard, kind_of(*outcome), &*outcome);
       if (outcome != last && !commit(pipeline_->apply_guard_result(type, *outcome))) return false;
       last = outcome;
       if (pipeline_->status() != PipelineStatus::blocked) return true;

@@ -84,12 +84,19 @@ std::string write_state(PrimitiveClient& client, const std::string& definition, 
   return holder;
 }
 
+bool runs(const StoredPipeline& stored) {
+  if (!stored.runner) return false;
+  const process::Life life = stored.runner->life.life;
+  return life != process::Life::dead && life != process::Life::dying;
+}
+
 std::string where_it_is(const StoredPipeline& stored) {
   const Pipeline& p = stored.pipeline;
   std::string text = "pipeline '" + p.id() + "' is " + std::string(to_string(p.status()));
   if (p.status() != PipelineStatus::waiting) text += " in phase '" + p.phase().name + "'";
-  if (stored.runner && stored.runner->life.life != process::Life::dead) {
-    return text + ", run by process " + std::to_string(stored.runner->pid);
+  if (runs(stored)) return text + ", run by process " + std::to_string(stored.runner->pid);
+  if (stored.runner && stored.runner->life.life == process::Life::dying) {
+    return text + "; its runner (process " + std::to_string(stored.runner->pid) + ") died, what it started still ends";
   }
   return text + ", and nobody runs it";
 }
@@ -144,9 +151,8 @@ std::optional<StoredPipeline> find_pipeline(const engine::Mapping& mapping, std:
 PipelineListing listing_of(StoredPipeline stored) {
   PipelineListing listing{std::move(stored.pipeline)};
   if (const auto& g = stored.runner) {
-    listing.runner =
-        PipelineRunner{g->pid, g->label, std::chrono::steady_clock::time_point(std::chrono::nanoseconds(g->since_ns)),
-                       g->life.life != process::Life::dead};
+    listing.runner = PipelineRunner{
+        g->pid, g->label, std::chrono::steady_clock::time_point(std::chrono::nanoseconds(g->since_ns)), runs(stored)};
   }
   return listing;
 }
@@ -209,8 +215,14 @@ void remove_pipeline(const std::shared_ptr<process::Participant>& participant, s
     }
     hold.take_away();
   } catch (const Error& e) {
-    // One that cannot be read has no runner that could be asked.
-    if (e.errc() != Errc::segment_corrupt) throw;
+    // One that cannot be read has no runner that could be asked. Where there is no room for a hold, removing is the way
+    // to make some; whoever begins to run it just now is told that he lost it.
+    const bool full = e.errc() == Errc::table_full || e.errc() == Errc::no_space;
+    if (!full && e.errc() != Errc::segment_corrupt) throw;
+    if (full) {
+      const StoredPipeline seen = require_pipeline(participant->mapping(), id);
+      if (runs(seen)) throw Error(Errc::in_use, where_it_is(seen) + "; cancel it first");
+    }
     PrimitiveClient::remove(*participant, id, true, Kind::pipeline);
   }
 }

@@ -356,7 +356,8 @@ constexpr std::array pipeline_resume_more{
     pipeline_commands_get,
 };
 constexpr std::array pipeline_cancel_more{
-    "Whoever runs it is told, ends its command and gives back what the phase holds. It stays as a cancelled one, until "
+    "Whoever runs it is told, ends its command, within its --grace, and gives back what the phase holds; what must not "
+    "run twice at once belongs under a lock of its phase. It stays as a cancelled one, until "
     "`pipeline run` begins it anew or `pipeline remove` removes it. One that is over answers with 2.",
 };
 constexpr std::array check_more{
@@ -366,7 +367,8 @@ constexpr std::array check_more{
 constexpr std::array snapshot_save_more{
     "The segment may be in use. The file is replaced as a whole: whatever happens meanwhile, it is the old one or the "
     "new one. It says who holds what, since when and why: keep it as you keep the segment (it is made with mode 0600).",
-    "So that tokens never go back, a save reserves those of the next ten hours of nothing but locking one name, and "
+    "So that tokens never go back, a save reserves those of the next three days of a million changes of one name a "
+    "second, and "
     "when they are used up that name is refused until the segment is saved again.",
 };
 constexpr std::array snapshot_restore_more{
@@ -375,6 +377,8 @@ constexpr std::array snapshot_restore_more{
     "acquire` "
     "and `sem acquire` without --pid, or with one that still runs. They keep their tokens and ages, so what was stale "
     "is stale again. Each other hold is named.",
+    "After several restores, one on top of the other, a token may be too old to be kept; then the hold gets a new one, "
+    "and that is told.",
     "A file that was damaged is refused as a whole, and the place of the damage is told. The file is written anew with "
     "a higher reservation, so that no token is given out twice.",
 };

@@ -29,10 +29,10 @@ template <class Open>
   } catch (const Error& e) {
     if (e.errc() == Errc::system) throw Refusal{exit_unusable, name_of(Errc::system), e.what()};
     if (e.errc() == Errc::segment_not_found) {
-      throw Error(e.errc(),
-                  std::string(e.what()) +
-                      "; `segment create`, `lock acquire`, `run -l`, `sem create` and `guard add` make it, `segment "
-                      "list` shows those that there are");
+      throw Error(e.errc(), std::string(e.what()) +
+                                "; `segment create`, `lock acquire`, `run -l`, `sem create`, `guard add` and `pipeline "
+                                "run` make it, `segment "
+                                "list` shows those that there are");
     }
     throw;
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -95,6 +96,17 @@ void say_truncated() noexcept {
   write_line(STDERR_FILENO, audience == Audience::run_programs ? document : plain);
   if (audience == Audience::programs && !wrote_output) write_line(STDOUT_FILENO, document);
   ::_exit(exit_unusable);
+}
+
+std::string shell_word(const std::string& word) {
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::string_view("_-./:@%+=,").find(static_cast<char>(c)) != std::string_view::npos;
+  };
+  const std::string text = printable(word);
+  if (!text.empty() && text[0] != '-' && std::all_of(text.begin(), text.end(), plain)) return text;
+  std::string quoted = word.starts_with('-') ? "-- '" : "'";
+  for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
 }
 
 void print_line(std::string_view text) { write_out(std::string(text) + '\n'); }

@@ -46,6 +46,9 @@ void print_line(std::string_view text);
 /// As it is, all of it; throws likewise.
 void write_out(std::string_view text);
 
+/// As it has to be typed: in quotes, if a shell would take it apart. Fit to be printed.
+[[nodiscard]] std::string shell_word(const std::string& word);
+
 /// "pipeline:42 (pid 123, make deploy) for 3m12s since 14:03:11, reason: rev=abc"
 [[nodiscard]] std::string describe(const HolderInfo& holder);
 /// "first (pid 123)"

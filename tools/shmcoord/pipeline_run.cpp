@@ -60,8 +60,9 @@ class Stopping {
   }
   void ended_by(int signal) {
     signal_ = signal;
-    stop_.request_stop();
+    stop();
   }
+  void stop() { stop_.request_stop(); }
 
  private:
   struct Request {
@@ -118,8 +119,14 @@ std::string environment_of(const PhaseRun& run, detail::Access::SessionState& se
 
 int say_result(const Arguments& arguments, const SegmentPipeline& pipeline, PipelineRunResult result, int signal) {
   const std::string title = "pipeline '" + printable(pipeline.id()) + "'";
-  const std::string resume = "; `shmcoord pipeline resume " + printable(pipeline.id()) + "` goes on with it";
-  const auto where = [&] { return " in phase '" + printable(pipeline.look().pipeline.phase().name) + "'"; };
+  const std::string resume = "; `shmcoord pipeline resume " + shell_word(pipeline.id()) + "` goes on with it";
+  const auto where = [&]() -> std::string {
+    try {
+      return " in phase '" + printable(pipeline.look().pipeline.phase().name) + "'";
+    } catch (const Error& e) {  // with its segment, or removed
+      return std::string(", and is not there any more: ") + e.what();
+    }
+  };
   switch (result) {
     case PipelineRunResult::done:
       if (!arguments.global.json) say(title + " is done");
@@ -132,7 +139,7 @@ int say_result(const Arguments& arguments, const SegmentPipeline& pipeline, Pipe
       say_error("stopped", title + " was interrupted" + where() + resume);
       return signal == 0 ? exit_busy : exit_by_signal + signal;
     case PipelineRunResult::lost:
-      say_error("lost", title + " was taken away from this runner" + where() + resume);
+      say_error("lost", title + " was taken away from this runner" + where());
       return exit_lost;
     case PipelineRunResult::busy: {
       const auto runner = pipeline.look().runner;
@@ -144,6 +151,36 @@ int say_result(const Arguments& arguments, const SegmentPipeline& pipeline, Pipe
     }
   }
   return exit_internal;
+}
+
+/// Does the phase need what the `run`, or the pipeline, holds whose command we are part of?
+bool waits_for_those_around(const Pipeline& pipeline, detail::Access::SessionState& session) {
+  const std::string holder = HolderId::from_pipeline(pipeline.id()).str();
+  const auto waits = [&](engine::Kind kind, const std::string& name, std::uint32_t weight) {
+    process::Request request;
+    request.holder = holder;
+    request.weight = weight;
+    return waits_for_outer_run(*session.client(name, {.kind = kind}), request, process::no_deadline);
+  };
+  const GuardedPhase& phase = pipeline.phase();
+  return std::any_of(phase.locks.begin(), phase.locks.end(),
+                     [&](const std::string& lock) { return waits(engine::Kind::lock, lock, process::whole_lock); }) ||
+         std::any_of(phase.permits.begin(), phase.permits.end(),
+                     [&](const PhasePermits& p) { return waits(engine::Kind::semaphore, p.semaphore, p.weight); });
+}
+
+/// Where there is no room to run it, one that was not begun is not left behind.
+PipelineRunResult run_or_take_back(Session& session, SegmentPipeline& pipeline, const GuardExecutor& executor,
+                                   const PipelineRunOptions& options) {
+  try {
+    return pipeline.run(executor, options);
+  } catch (const Error& e) {
+    const bool full = e.errc() == Errc::table_full || e.errc() == Errc::no_space;
+    if (full && pipeline.look().pipeline.status() == PipelineStatus::waiting) {
+      SegmentPipeline::remove(session, pipeline.id());
+    }
+    throw;
+  }
 }
 
 /// `open`: puts the pipeline into the segment, or finds it there.
@@ -171,9 +208,17 @@ int run_pipeline(const Arguments& arguments, const Pipeline& definition, IfMissi
   PipelineView view(arguments.global.json);
   Stopping stopping(signals, view);
   LossBell bell;
+  bool in_vain = false;
   const auto& state = detail::Access::usable_state(session);
   options.stop = stopping.token();
-  options.on_change = [&](const Pipeline& now) { view.changed(now); };
+  options.on_change = [&](const Pipeline& now) {
+    view.changed(now);
+    if (now.blocked() && now.blocked()->guard_id.empty() && waits_for_those_around(now, *state)) {
+      in_vain = true;
+      stopping.stop();
+    }
+  };
+  options.on_warning = [&](const std::string& guard, const std::string& reason) { view.warn(guard, reason); };
   options.run_command = [&](const PhaseRun& run) {
     stopping.pause();
     view.command_begins();
@@ -198,9 +243,17 @@ int run_pipeline(const Arguments& arguments, const Pipeline& definition, IfMissi
   ports.pipelines = pipelines_of(session.segment());
   const std::shared_ptr<void> settled(nullptr, [settle = known_adapters()(ports, asked)](void*) { settle(); });
   const GuardExecutor executor(std::move(ports));
-  const PipelineRunResult result = pipeline.run(executor, options);
+  const PipelineRunResult result = run_or_take_back(session, pipeline, executor, options);
   stopping.pause();
   view.ended(result);
+  if (in_vain && result == PipelineRunResult::stopped) {
+    const PipelineListing now = pipeline.look();
+    const std::string on = now.pipeline.blocked() ? now.pipeline.blocked()->waiting_on : std::string("it");
+    say_error("deadlock", "pipeline '" + printable(pipeline.id()) + "' would wait for ever: " + on +
+                              "; that is the `shmcoord` around this command, which gives it back only when this has "
+                              "ended");
+    return exit_busy;
+  }
   return say_result(arguments, pipeline, result, stopping.signal());
 }
 

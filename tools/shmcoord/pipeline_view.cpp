@@ -55,7 +55,14 @@ std::string PipelineView::state_text() const {
   const Pipeline& p = *pipeline_;
   const std::string where = fmt::format("[{}/{}] {}", p.current() + 1, p.phases().size(), printable(p.phase().name));
   if (p.blocked()) return where + ": waiting: " + printable(p.blocked()->waiting_on);
-  return p.runs_command() ? where + ": " + words_of(p.phase().command) : std::string();
+  return in_command_ ? where + ": " + words_of(p.phase().command) : std::string();
+}
+
+void PipelineView::tell() {
+  const std::string text = state_text();
+  if (text.empty() || text == told_) return;
+  say("pipeline '" + printable(pipeline_->id()) + "': " + text);
+  told_ = text;
 }
 
 void PipelineView::changed(const Pipeline& pipeline) {
@@ -79,16 +86,20 @@ void PipelineView::changed(const Pipeline& pipeline) {
     return say_document(json_text(document));
   }
   if (live_) return draw();
-  const std::string text = state_text();
-  if (text.empty() || text == told_) return;
-  say("pipeline '" + printable(pipeline.id()) + "': " + text);
-  told_ = text;
+  tell();
+}
+
+void PipelineView::warn(const std::string& guard, const std::string& reason) {
+  const std::scoped_lock lock(mutex_);
+  say("warning: guard '" + printable(guard) + "' not passed: " + reason);
+  drawn_ = 0;  // it stands below what is there
 }
 
 void PipelineView::command_begins() {
   const std::scoped_lock lock(mutex_);
   in_command_ = true;
   drawn_ = 0;  // what stands there stays
+  if (!live_ && !for_programs_) tell();
 }
 
 void PipelineView::command_ended() {

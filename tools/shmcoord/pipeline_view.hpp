@@ -22,6 +22,7 @@ class PipelineView {
 
   /// By the thread that runs it.
   void changed(const Pipeline& pipeline);
+  void warn(const std::string& guard, const std::string& reason);
   void command_begins();
   void command_ended();
   void ended(PipelineRunResult result);
@@ -35,6 +36,7 @@ class PipelineView {
   };
 
   void draw();
+  void tell();
   [[nodiscard]] std::string line_of(std::size_t phase, std::int64_t now_ns) const;
   [[nodiscard]] std::string state_text() const;
 

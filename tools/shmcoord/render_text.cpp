@@ -249,7 +249,7 @@ void add_pipeline(Table& table, const PipelineListing& listing, std::int64_t now
   if (p.blocked()) table.note("  waiting on " + printable(p.blocked()->waiting_on));
   if (!p.failure().empty()) table.note("  " + printable(p.failure()));
   const bool left = !is_over(status) && status != PipelineStatus::waiting && !runs;
-  if (left) table.note("  nobody runs it; `shmcoord pipeline resume " + printable(p.id()) + "` goes on with it");
+  if (left) table.note("  nobody runs it; `shmcoord pipeline resume " + shell_word(p.id()) + "` goes on with it");
 }
 
 Table table_of_pipelines(const std::vector<PipelineListing>& pipelines, std::int64_t now_ns) {

@@ -68,8 +68,8 @@ class Watch {
       if (n == 0 && tree_line_due_) {
         tree_line_due_ = false;
         if (!lost_)
-          say("the command ended, but processes that it started go on; holding until they end (--no-wait-tree does "
-              "not)");
+          say(std::string("the command ended, but processes that it started go on; holding until they end") +
+              (task_.again ? "" : " (--no-wait-tree does not)"));
       }
       if (fds[2].revents != 0) end_after_loss();
       if (fds[1].revents != 0) on_signal(signals);
@@ -127,6 +127,10 @@ class Watch {
       case Report::Kind::exited:
         code_ = report->by_signal != 0 ? exit_by_signal + report->value : report->value;
         how_ = end_text(report->by_signal != 0, report->value);
+        // Typed at the terminal, it went to the command alone, which was in the foreground.
+        if (report->by_signal != 0 && has_terminal_ && (report->value == SIGINT || report->value == SIGQUIT)) {
+          signal_ = report->value;
+        }
         done_ = report->tree_goes_on == 0;
         tree_line_due_ = !done_;
         terminal_.take_back(command_);

@@ -56,7 +56,7 @@ class GuardianHandle {
 struct CommandEnd {
   int code = 0;          // for an exit code of ours
   bool lost = false;     // the bell rang
-  int signal = 0;        // that was sent to us to end it; 0: none was
+  int signal = 0;        // that was to end it, sent to us or typed; 0: none was
   std::string how = {};  // "exit code 2", "killed by SIGKILL", "cannot run 'x': …"; empty: it exited with 0
 };
 
