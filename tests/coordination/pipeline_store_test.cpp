@@ -1,6 +1,7 @@
 #include "coordination/pipeline_store.hpp"
 
 #include <atomic>
+#include <cstdio>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -176,6 +177,50 @@ TEST_F(StoredPipelines, CancelAndResumeAgree) {
     ASSERT_LE(cancelled, 1) << "the other one came too late";
     ASSERT_EQ(result, end == PipelineStatus::cancelled ? Result::cancelled : Result::done);
   }
+}
+
+// Everything at once, of one name: each is told what may happen to it, nothing is left, and it can be begun again.
+TEST_F(StoredPipelines, AddedRunCancelledAndRemovedByAllAtOnce) {
+  std::atomic<int> added = 0;
+  std::atomic<int> ran = 0;
+  std::vector<std::thread> threads;
+  threads.reserve(6);
+  for (int n = 0; n < 6; ++n) {
+    threads.emplace_back([&, n] {
+      Session own{segment_};
+      for (int round = 0; round < 1000; ++round) {
+        try {
+          if (n < 2) {
+            (void)SegmentPipeline::add(own, definition_);
+            ++added;
+          } else if (n == 2) {
+            SegmentPipeline::remove(own, "p");
+          } else if (n == 3) {
+            (void)SegmentPipeline(own, "p").cancel();
+          } else {
+            SegmentPipeline p(own, "p");
+            const Result result = p.run(executor(), {.run_command = [](const PhaseRun&) { return std::string(); }});
+            if (result == Result::done) ++ran;
+          }
+        } catch (const Error& e) {
+          EXPECT_TRUE(e.errc() == Errc::in_use || e.errc() == Errc::not_found) << e.what();
+        }
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_GT(added, 0);
+  try {
+    SegmentPipeline::remove(session_, "p");
+  } catch (const Error& e) {
+    EXPECT_EQ(e.errc(), Errc::not_found);
+  }
+  (void)SegmentPipeline::add(session_, definition_);
+  std::vector<std::string> names;
+  EXPECT_EQ(SegmentPipeline(session_, "p").run(executor(), options(names)), Result::done);
+  EXPECT_EQ(names, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(client_->holders().size(), 2U) << "the definition and the state";
+  std::printf("added %d times, run %d times\n", added.load(), ran.load());
 }
 
 TEST_F(StoredPipelines, ComesBackFromASnapshotWithoutItsRunner) {
