@@ -29,7 +29,7 @@
 // A segment made anew from its snapshot.
 //
 // It is filled under a temporary name, by one session that leaves again, and gets its own name last; so nobody sees
-// half of it. If we die here: the temporary goes with the next one who lists segments
+// half of it. If we die here: the temporary goes with the next one who restores or lists segments
 // (engine/segment_birth.hpp). The snapshot says more tokens by then, which it may.
 
 namespace shmcoord {
@@ -216,6 +216,7 @@ RestoreReport restore_snapshot(const std::string& file, std::string_view segment
     throw Error(Errc::table_full, file + ": it reserved the last tokens that there can be");
   }
   if (struct stat there{}; ::lstat(path.c_str(), &there) == 0) throw_exists(path);
+  engine::Mapping::clean_up_beside(path);
   Unfinished unfinished(path, state);
   engine::Mapping& mapping = *unfinished.mapping();
   engine::Word64& floor = mapping.view().header().token_floor;

@@ -44,7 +44,7 @@ enum HeaderFlag : std::uint32_t {
 // A saved snapshot promises that no token above its reservation was given out, so that whoever restores it can begin
 // above. So an acquire that would pass it is refused until a newer snapshot reserved more. Only what lets in somebody
 // new is refused: who waits already is let in, and holds end as ever, for which there is a margin above it.
-inline constexpr std::uint64_t token_reserve = 1ULL << 38U;  // for a save: three days of a million changes of one name a second
+inline constexpr std::uint64_t token_reserve = 1ULL << 38U;  // three days of a million changes of a name a second
 inline constexpr std::uint64_t token_margin = 1ULL << 32U;
 
 struct alignas(cache_line) Header {

@@ -406,6 +406,12 @@ void Mapping::remove(const std::string& name_or_path, const OpenOptions& options
   }
 }
 
+void Mapping::clean_up_beside(const std::string& path) {
+  const SegmentRegistry::Hold registry;
+  clean_temporaries(path.substr(0, path.rfind('/')),
+                    [&](dev_t device, ino_t inode) { return registry->knows(device, inode); });
+}
+
 std::vector<ListedSegment> Mapping::list(const OpenOptions& options) {
   const std::string directory(segment_directory);
   std::vector<ListedSegment> found;

@@ -74,6 +74,8 @@ class Mapping final : public PageSource {
 
   /// The segments with a plain name, by name. Cleans up what killed creators left.
   static std::vector<ListedSegment> list(const OpenOptions& options = {});
+  /// Only that, in the directory of that file.
+  static void clean_up_beside(const std::string& path);
 
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;

@@ -8,8 +8,6 @@
 #include <utility>
 
 #include "coordination/save.hpp"
-#include "engine/segment_birth.hpp"
-#include "engine/segment_name.hpp"
 #include "shmcoord/durations.hpp"
 #include "shmcoord/joined.hpp"
 #include "shmcoord/snapshot_text.hpp"
@@ -71,9 +69,6 @@ std::shared_ptr<engine::Mapping> ReapFile::try_to_open() const {
     return engine::Mapping::open_or_create(global_.segment, {}, {global_.trusted_owner, false});
   }
   coordination::require_name(global_.segment, *saved, file_);
-  // What a killed one left half restored; nothing of it is ours, since nothing was opened yet.
-  engine::clean_temporaries(std::filesystem::path(engine::segment_path(global_.segment)).parent_path().string(),
-                            [](dev_t /*device*/, ino_t /*inode*/) { return false; });
   try {
     const RestoreReport report = restore_snapshot(file_, global_.segment);
     ReapEvent event{"restored", nullptr, fmt::format("restored {} from {}", counts_text(report.restored), file_)};
