@@ -102,7 +102,7 @@ std::string shell_word(const std::string& word) {
   const auto plain = [](unsigned char c) {
     return std::isalnum(c) != 0 || std::string_view("_-./:@%+=,").find(static_cast<char>(c)) != std::string_view::npos;
   };
-  const std::string text = printable(word);
+  std::string text = printable(word);
   if (!text.empty() && text[0] != '-' && std::all_of(text.begin(), text.end(), plain)) return text;
   std::string quoted = word.starts_with('-') ? "-- '" : "'";
   for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
