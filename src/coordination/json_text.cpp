@@ -110,8 +110,10 @@ bool parse_json(std::string_view text, std::size_t max_depth, json::value& value
   }
   if (!twice.empty()) read = begin_of_string(text, read);
   const TextPlace place = place_of(text, read);
-  fault.what = twice.empty() ? "this is no JSON: " + error.message()
-                             : "\"" + base::shortened(base::printable(twice), 60) + "\" is there twice";
+  const bool marked = text.starts_with("\xEF\xBB\xBF");
+  fault.what = marked          ? "this begins with a byte order mark; save it as UTF-8 without one"
+               : twice.empty() ? "this is no JSON: " + error.message()
+                               : "\"" + base::shortened(base::printable(twice), 60) + "\" is there twice";
   fault.byte = read;
   fault.line = place.line;
   fault.column = place.column;

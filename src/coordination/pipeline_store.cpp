@@ -70,17 +70,8 @@ StoredPipeline require_pipeline(const engine::Mapping& mapping, std::string_view
 /// The holder of what was written.
 std::string write_state(PrimitiveClient& client, const std::string& definition, std::uint64_t run,
                         const Pipeline& pipeline) {
-  const std::string holder = StateName{definition, run, fresh_tag()}.str();
-  const std::string text = pipeline.progress();
-  process::Request request;
-  request.holder = holder;
-  request.weight = 1;
-  request.reason = text;
-  request.no_lease = true;
-  request.detached = true;
-  if (!client.acquire(request, process::try_once)) {
-    throw Error(Errc::table_full, client.title() + " has no room for its state");
-  }
+  std::string holder = StateName{definition, run, fresh_tag()}.str();
+  keep(client, holder, pipeline.progress(), "state");
   return holder;
 }
 

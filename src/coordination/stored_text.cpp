@@ -101,15 +101,8 @@ void withdraw(const std::shared_ptr<process::Participant>& participant, Primitiv
 void write_parts(PrimitiveClient& client, std::string_view text, const std::string& tag) {
   const std::size_t of = parts_of(text);
   for (std::size_t number = 1; number <= of; ++number) {
-    const std::string holder = PartName{number, of, tag}.str();
-    process::Request request;
-    request.holder = holder;
-    request.weight = 1;
-    request.reason = text.substr((number - 1) * engine::max_reason, engine::max_reason);
-    request.no_lease = true;
-    request.detached = true;
-    if (client.acquire(request, process::try_once)) continue;
-    throw Error(Errc::table_full, client.title() + " has no room for its definition; remove it and add it again");
+    const std::string_view part = text.substr((number - 1) * engine::max_reason, engine::max_reason);
+    keep(client, PartName{number, of, tag}.str(), part, "definition; remove it and add it again");
   }
 }
 
@@ -120,6 +113,17 @@ void remove_parts(PrimitiveClient& client, const Try& one) {
 }
 
 }  // namespace
+
+void keep(PrimitiveClient& client, const std::string& holder, std::string_view text, std::string_view what) {
+  process::Request request;
+  request.holder = holder;
+  request.weight = 1;
+  request.reason = text;
+  request.no_lease = true;
+  request.detached = true;
+  if (client.acquire(request, process::try_once)) return;
+  throw Error(Errc::table_full, client.title() + " has no room for its " + std::string(what));
+}
 
 std::string fresh_tag() {
   std::array<char, 17> text{};

@@ -9,6 +9,7 @@
 
 #include "engine/segment_file.hpp"
 #include "process/participant.hpp"
+#include "process/primitive_client.hpp"
 #include "process/snapshot.hpp"
 
 // A text that lies in a segment under a name: the definition of a guard or a pipeline.
@@ -45,6 +46,10 @@ struct StoredText {
 
 /// The longest that there can be, in bytes.
 inline constexpr std::size_t max_stored_text = std::size_t{1000} * engine::max_reason;
+
+/// Makes a hold of the name, by that holder, that says the text, outlives this process, and ends only when somebody
+/// gives it back. At most max_reason bytes. Throws table_full, which says for `what` there is no room; no_space.
+void keep(process::PrimitiveClient& client, const std::string& holder, std::string_view text, std::string_view what);
 
 /// A tag that nobody else has.
 [[nodiscard]] std::string fresh_tag();

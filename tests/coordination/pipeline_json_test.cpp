@@ -239,6 +239,7 @@ TEST(PipelineJson, WhatIsMissingOrUnknownIsToldWhere) {
   expect_mistake("@{}", "\"id\" is missing");
   expect_mistake(R"( @{"id": "p"})", "\"phases\" is missing");
   expect_mistake(R"({"id": "p", "phases": @[]})", "pipeline 'p' has no phases");
+  expect_mistake("@\xEF\xBB\xBF{\"id\": \"p\"}", "this begins with a byte order mark");
   expect_mistake(R"({"id": "p", "phases": [{"name": "a"}, @{"locks": []}]})", "\"name\" is missing");
   expect_mistake(R"({"id": "p", "phases": [{"name": "a"}, {@"nam": "b"}]})", "\"nam\" is not known here");
   expect_mistake("{\"id\": \"p\", \"phases\": [{\"name\": \"a\"}],\n\n @\"phase\" : 1}",

@@ -31,15 +31,8 @@ class StoredPipelines : public SegmentPipelines {
   /// As somebody might write it who was overtaken, at any time.
   void write(std::uint64_t run, const std::string& tag, const Pipeline& state, std::string definition = {}) {
     if (definition.empty()) definition = found().text.tag;
-    const std::string holder = "state of " + definition + " in " + std::to_string(run) + " by " + tag;
-    const std::string text = state.progress();
-    process::Request request;
-    request.holder = holder;
-    request.weight = 1;
-    request.reason = text;
-    request.no_lease = true;
-    request.detached = true;
-    ASSERT_TRUE(client_->acquire(request, process::try_once));
+    coordination::keep(*client_, "state of " + definition + " in " + std::to_string(run) + " by " + tag,
+                       state.progress(), "state");
   }
 
   const Pipeline definition_{"p", {phase("a"), phase("b")}};
@@ -138,14 +131,7 @@ TEST_F(StoredPipelines, WhatIsLeftOfOneGoesToo) {
 
 TEST_F(StoredPipelines, WhoReadsNonsenseSaysSo) {
   write(5, "1", inside_);
-  process::Request request;
-  const std::string holder = "state of " + found().text.tag + " in 6 by 2";
-  request.holder = holder;
-  request.weight = 1;
-  request.reason = "{\"status\":\"gone\"}";
-  request.no_lease = true;
-  request.detached = true;
-  ASSERT_TRUE(client_->acquire(request, process::try_once));
+  coordination::keep(*client_, "state of " + found().text.tag + " in 6 by 2", "{\"status\":\"gone\"}", "state");
   EXPECT_EQ(error_of([&] { (void)SegmentPipeline(session_, "p"); }), Errc::segment_corrupt);
   EXPECT_TRUE(SegmentPipeline::list(segment_).empty());
   EXPECT_NO_THROW(SegmentPipeline::remove(session_, "p"));

@@ -19,6 +19,7 @@
 #include "process/identity.hpp"
 #include "shmcoord/segment_pipeline.hpp"
 #include "support/child_pool.hpp"
+#include "support/sim_scheduler.hpp"
 #include "support/sound.hpp"
 
 // A thousand pipelines through one semaphore of eight, while those who run them are killed all the time. Never more
@@ -34,7 +35,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t pipelines = 1'000;
+// A runner that is watched by a sanitizer takes ten times as long to begin anything.
+constexpr std::size_t pipelines = sim::instrumented ? 300 : 1'000;
+constexpr useconds_t pause_us = sim::instrumented ? 100'000 : 10'000;
 constexpr std::size_t runners = 12;
 constexpr short inside_at_most = 8;
 
@@ -151,7 +154,7 @@ TEST_F(PipelineStorm, AThousandThroughASemaphoreOfEight) {
   ChildPool pool(runners, seed_,
                  [&](std::size_t, unsigned seed) { return start_child([&, seed] { return run_all(seed); }); });
   for (std::size_t over = 0; over < runners;) {
-    ::usleep(static_cast<useconds_t>(10'000 + random() % 40'000));
+    ::usleep(pause_us + static_cast<useconds_t>(random() % 4) * pause_us);
     pool.signal(random() % runners, SIGKILL);
     while (const auto ended = pool.take_ended()) {
       ASSERT_TRUE(ended_or_killed(ended->status)) << ended->status;
