@@ -367,6 +367,7 @@ TEST(Pipeline, WhatCannotBeOneIsRefused) {
   says("two phases 'a'", "p", {{.name = "a"}, {.name = "b"}, {.name = "a"}});
   says("the name of phase 2", "p", {{.name = "a"}, {.name = "b\n"}});
   says("holds 'l' twice", "p", {{.name = "a", .locks = {"l"}, .permits = {{"l", 1}}}});
+  says("holds 'p', which is the pipeline itself", "p", {{.name = "a", .locks = {"p"}}});
   says("the weight", "p", {{.name = "a", .permits = {{"s", 0}}}});
   says("lock '' is empty", "p", {{.name = "a", .guards = PhaseGuards().with_pre(C::lock_free(""))}});
   says("matches no event", "p",

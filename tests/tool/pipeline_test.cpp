@@ -254,6 +254,70 @@ TEST_F(PipelineTool, OnATerminalItIsDrawnInItsPlace) {
                           HasSubstr("done     second")));
 }
 
+// Typed at a terminal it goes to the command alone, which is in the foreground.
+TEST_F(PipelineTool, CtrlCWhileACommandRunsIsAnInterruption) {
+  if (start_shell("command -v script")->wait().code() != 0) {
+    GTEST_SKIP() << "script(1) of util-linux is not installed";
+  }
+  file(R"j({"id": "p", "phases": [{"name": "a", "command": "touch $SCRATCH/in; exec sleep 1000"}, {"name": "b"}]})j");
+  const auto shell = start_shell(
+      "mkfifo $SCRATCH/keys; (exec 3<>$SCRATCH/keys; cat <&3) | "
+      "script -qefc \"$SHMCOORD pipeline run $SCRATCH/p.json\" $SCRATCH/tty");
+  ASSERT_TRUE(eventually([&] { return there("in"); })) << shell->err();
+  ASSERT_EQ(start_shell("printf '\\003' >$SCRATCH/keys")->wait().code(), 0);
+  ASSERT_TRUE(eventually([&] { return content("tty").find("COMMAND_EXIT_CODE") != std::string::npos; }))
+      << content("tty");
+  EXPECT_THAT(content("tty"),
+              AllOf(HasSubstr("pipeline 'p' was interrupted in phase 'a'"), HasSubstr("COMMAND_EXIT_CODE=\"130\"")));
+  EXPECT_EQ(status("p").at("status"), "running") << "to be resumed, not failed";
+  shell->signal(SIGKILL);
+}
+
+TEST_F(PipelineTool, AGuardThatWarnsIsToldOnce) {
+  ASSERT_EQ(run({"segment", "create", "--journal"}).code(), 0);
+  const Finished got = begin(R"j({"id": "p", "phases": [{"name": "a",
+    "pre": {"condition": "file_exists(/nothing)", "on_failure": "warn"}}]})j")
+                           ->wait();
+  EXPECT_EQ(got.code(), 0);
+  const std::string warning = "shmcoord: warning: guard 'p/a/pre' not passed: file '/nothing' does not exist\n";
+  EXPECT_THAT(got.err, HasSubstr(warning));
+  const std::string out = run({"events", "--no-follow", "guard:failed"}).out;
+  EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 1) << out;
+}
+
+TEST_F(PipelineTool, WaitsForNoLockOfTheRunAroundIt) {
+  file(R"j({"id": "inner", "phases": [{"name": "a", "locks": ["main"]}]})j", "inner.json");
+  const Finished in_run = run({"run", "-l", "main", "--", SHMCOORD_TOOL_PATH, "pipeline", "run", path("inner.json")});
+  EXPECT_EQ(in_run.code(), 1);
+  EXPECT_THAT(in_run.err, HasSubstr("pipeline 'inner' would wait for ever: lock 'main', held by 'run:"));
+  ASSERT_EQ(run({"pipeline", "cancel", "inner"}).code(), 0);
+  const Finished in_pipeline = begin(R"j({"id": "outer", "phases": [{"name": "a", "locks": ["main"],
+        "command": "$SHMCOORD pipeline run $SCRATCH/inner.json"}]})j")
+                                   ->wait();
+  EXPECT_EQ(in_pipeline.code(), 1);
+  EXPECT_THAT(in_pipeline.err, HasSubstr("would wait for ever: lock 'main', held by 'pipeline:outer'"));
+}
+
+TEST_F(PipelineTool, WhereThereIsNoRoomNothingIsLeftBehindAndRoomCanBeMade) {
+  ASSERT_EQ(run({"segment", "create", "--entries", "32"}).code(), 0);
+  const auto text = [](const std::string& id) { return R"j({"id": ")j" + id + R"j(", "phases": [{"name": "a"}]})j"; };
+  std::vector<std::string> done;
+  for (int n = 0;; ++n) {
+    ASSERT_LT(n, 10);
+    const std::string id = "p" + std::to_string(n);
+    const Finished got = begin(text(id))->wait();
+    if (got.code() != 0) {
+      EXPECT_EQ(got.code(), 69) << got.err;
+      EXPECT_EQ(run({"pipeline", "status", id}).code(), 2) << "it was not begun";
+      break;
+    }
+    done.push_back(id);
+  }
+  ASSERT_FALSE(done.empty());
+  for (const std::string& id : done) EXPECT_EQ(run({"pipeline", "remove", id}).code(), 0) << id;
+  EXPECT_EQ(begin(text("again"))->wait().code(), 0);
+}
+
 TEST_F(PipelineTool, EventsTellOfIt) {
   ASSERT_EQ(run({"segment", "create", "--journal"}).code(), 0);
   EXPECT_EQ(begin(R"j({"id": "p", "phases": [{"name": "a", "pre": "lock_free(main)"}]})j")->wait().code(), 0);
