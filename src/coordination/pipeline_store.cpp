@@ -81,6 +81,23 @@ bool runs(const StoredPipeline& stored) {
   return life != process::Life::dead && life != process::Life::dying;
 }
 
+/// What was seen of it, the definition first.
+void give_back_all(PrimitiveClient& client, const LockView& seen) {
+  for (const std::string& part : parts_seen(seen)) (void)client.release(part);
+  for (const GrantView& g : seen.holders) {
+    if (state_name(g.holder)) (void)client.release(g.holder);
+  }
+}
+
+void remove_empty(const PrimitiveClient& client) {
+  try {
+    PrimitiveClient::remove(client.participant(), client.name(), false, Kind::pipeline);
+  } catch (const Error& e) {
+    // Somebody adds one anew, or removed what was left.
+    if (e.errc() != Errc::in_use && e.errc() != Errc::not_found) throw;
+  }
+}
+
 std::string where_it_is(const StoredPipeline& stored) {
   const Pipeline& p = stored.pipeline;
   std::string text = "pipeline '" + p.id() + "' is " + std::string(to_string(p.status()));
@@ -206,15 +223,17 @@ void remove_pipeline(const std::shared_ptr<process::Participant>& participant, s
     }
     hold.take_away();
   } catch (const Error& e) {
-    // One that cannot be read has no runner that could be asked. Where there is no room for a hold, removing is the way
-    // to make some; whoever begins to run it just now is told that he lost it.
-    const bool full = e.errc() == Errc::table_full || e.errc() == Errc::no_space;
-    if (!full && e.errc() != Errc::segment_corrupt) throw;
-    if (full) {
-      const StoredPipeline seen = require_pipeline(participant->mapping(), id);
-      if (runs(seen)) throw Error(Errc::in_use, where_it_is(seen) + "; cancel it first");
-    }
-    PrimitiveClient::remove(*participant, id, true, Kind::pipeline);
+    // One that cannot be read has no runner that could be asked.
+    if (e.errc() == Errc::segment_corrupt) return PrimitiveClient::remove(*participant, id, true, Kind::pipeline);
+    if (e.errc() != Errc::table_full && e.errc() != Errc::no_space) throw;
+    // There is no room for the hold, and removing is the way to make some.
+    const auto seen = look_at(participant->mapping(), Kind::pipeline, id);
+    const auto stored = seen ? stored_pipeline(*seen) : std::nullopt;
+    if (!stored) throw no_such(participant->mapping(), id);
+    if (runs(*stored)) throw Error(Errc::in_use, where_it_is(*stored) + "; cancel it first");
+    PrimitiveClient client(participant, id, {.kind = Kind::pipeline});
+    give_back_all(client, *seen);
+    remove_empty(client);
   }
 }
 
@@ -297,18 +316,10 @@ bool RunnerHold::write(const Pipeline& pipeline) {
 
 void RunnerHold::take_away() {
   if (!seen_ || !stands()) return;
-  for (const std::string& part : parts_seen(*seen_)) (void)client_->release(part);
-  for (const GrantView& g : seen_->holders) {
-    if (state_name(g.holder)) (void)client_->release(g.holder);
-  }
+  give_back_all(*client_, *seen_);
   (void)client_->release(holder_);
   token_ = 0;
-  try {
-    PrimitiveClient::remove(client_->participant(), client_->name(), false, Kind::pipeline);
-  } catch (const Error& e) {
-    // Somebody adds one anew, or removed what was left.
-    if (e.errc() != Errc::in_use && e.errc() != Errc::not_found) throw;
-  }
+  remove_empty(*client_);
 }
 
 }  // namespace shmcoord::coordination

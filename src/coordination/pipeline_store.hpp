@@ -46,7 +46,8 @@
 //       in between, and it tries again; if so, nothing after it counts. Then it takes the hold from the runner by
 //       force, which is how that one learns of it.
 //   L4  Only who has the runner's hold takes a pipeline away, so nobody removes what somebody else began. Who loses the
-//       hold by force just then removes no other definition than the one that he saw.
+//       hold by force just then removes no other definition than the one that he saw; nor does who removes one that
+//       nobody runs where there is no room for the hold: whoever begins to run it in between finds it gone.
 //
 // If we die here: before a state is written, the one before counts; between writing and giving back there are two, of
 // which the later counts. The runner's hold goes with the session. Half taken away, there is no definition, or it has

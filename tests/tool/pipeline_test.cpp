@@ -314,7 +314,13 @@ TEST_F(PipelineTool, WhereThereIsNoRoomNothingIsLeftBehindAndRoomCanBeMade) {
     done.push_back(id);
   }
   ASSERT_FALSE(done.empty());
+  int full = 0;  // also of what would be room for a hold
+  for (int n = 0; n < 10 && full == 0; ++n) {
+    full = run({"lock", "acquire", "l" + std::to_string(n), "--holder", "x"}).code();
+  }
+  ASSERT_EQ(full, 69);
   for (const std::string& id : done) EXPECT_EQ(run({"pipeline", "remove", id}).code(), 0) << id;
+  for (int n = 0; n < 10; ++n) (void)run({"lock", "release", "l" + std::to_string(n), "--holder", "x"});
   EXPECT_EQ(begin(text("again"))->wait().code(), 0);
 }
 
