@@ -37,8 +37,8 @@ TEST_F(EventsTool, FollowsWhatHappensUntilItIsEnded) {
     EXPECT_EQ(run({"lock", "acquire", "deploy", "--holder", "b", "-n"}).code(), 1);
     EXPECT_EQ(run({"lock", "release", "deploy", "--holder", "a"}).code(), 0);
     const std::string out = events->out();
-    const std::size_t denied = out.find("lock:denied");
-    return denied != std::string::npos && out.find("session:left", denied) != std::string::npos;
+    const std::size_t denied = out.find("lock:denied", out.find("lock:acquired"));
+    return out.find("session:left", out.find("lock:released", denied)) != std::string::npos;
   }));
   EXPECT_THAT(events->out(), AllOf(HasSubstr("lock:acquired"), HasSubstr("deploy  a"), HasSubstr("reason: rev=abc"),
                                    HasSubstr("lock:released"), HasSubstr("held by a")));
