@@ -13,7 +13,6 @@
 #include "process/call_arguments.hpp"
 #include "process/clock.hpp"
 #include "process/lease.hpp"
-#include "process/liveness.hpp"
 #include "process/recovery.hpp"
 #include "process/telling.hpp"
 
@@ -120,12 +119,13 @@ struct PrimitiveClient::Around {
     return watch != nullptr && watch->is_told(hold.entry, RealPolicy::load(client.view().entry(hold.entry).status));
   }
 
-  // Takes away from holders that are dead or whose lease ran out. True: it did.
-  bool rob(std::int64_t now) {
+  // Takes away from holders that are dead or whose lease ran out. True: it did. A wait looks thoroughly at the dying by
+  // itself (bury), and again; a try has only this look.
+  bool rob(std::int64_t now, Look look = Look::quick) {
     const Participant::Helping helping(*client.participant_, hold.ops.index());
     bool some = false;
     client.each_holder(hold.ops, [&](const Current& holder) {
-      if (holder.entry != whole) some = client.rob_one(holder, now) || some;
+      if (holder.entry != whole) some = client.rob_one(holder, now, look) || some;
     });
     robbed = robbed || some;
     return some;
@@ -317,7 +317,7 @@ Answer PrimitiveClient::acquire_with(Hold& hold, const Request& request, std::in
           const std::uint64_t before = RealPolicy::load_seq(hold.ops.record().control);
           r = start(hold, request, false);
           if (r.step != Step::busy) break;
-          const bool robbed = around.rob(real_clock().now_ns());
+          const bool robbed = around.rob(real_clock().now_ns(), Look::thorough);
           const core::Control now = hold.ops.load();
           // Or somebody else buried a holder just now, and there is room.
           const bool room = core::admits(now, hold.ops.capacity(), request.weight);

@@ -18,6 +18,7 @@
 #include "engine/control.hpp"
 #include "engine/name_index.hpp"
 #include "engine/wait.hpp"
+#include "process/liveness.hpp"
 #include "process/participant.hpp"
 #include "shmcoord/error.hpp"
 #include "shmcoord/lock.hpp"
@@ -334,8 +335,8 @@ class PrimitiveClient {
   void set_need(Hold& hold, std::int64_t ttl_ns) noexcept;
   void need_tick();
   void tick();
-  [[nodiscard]] bool is_dead(const Current& holder) const;
-  bool rob_one(const Current& holder, std::int64_t now_ns);
+  [[nodiscard]] bool is_dead(const Current& holder, Look look) const;
+  bool rob_one(const Current& holder, std::int64_t now_ns, Look look);
   bool searches_now(std::int64_t now_ns) noexcept;
   [[noreturn]] void fail(engine::Step step) const;
   [[nodiscard]] std::string make_anew_text() const;

@@ -8,7 +8,6 @@
 #include "process/call_arguments.hpp"
 #include "process/clock.hpp"
 #include "process/lease.hpp"
-#include "process/liveness.hpp"
 #include "process/primitive_client.hpp"
 #include "process/recovery.hpp"
 
@@ -143,24 +142,28 @@ std::string PrimitiveClient::too_much_text(std::uint32_t weight) {
 
 // --- what is done about holders that are gone ------------------------------------------------------------------------
 
-bool PrimitiveClient::is_dead(const Current& holder) const {
+// thorough: of a process that gives back its memory the kernel has told already, and its tasks say the rest. Of those
+// who run a quick look is enough.
+bool PrimitiveClient::is_dead(const Current& holder, Look look) const {
   const auto& mapping = participant_->mapping();
   const std::uint64_t owner = RealPolicy::load(mapping.view().owner_of(holder.entry));
   if (owner == 0) return false;
   const engine::ChunkOwner who = engine::unpack_owner(owner);
   if (who.slot == participant_->slot() && who.incarnation == participant_->incarnation()) return false;
   if (who.slot == engine::detached_slot) return life_of_entry(mapping, holder.entry).life == Life::dead;
-  return life_of(mapping, who.slot, who.incarnation).life == Life::dead;
+  Life life = life_of(mapping, who.slot, who.incarnation).life;
+  if (life == Life::dying && look == Look::thorough) life = life_of(mapping, who.slot, who.incarnation, look).life;
+  return life == Life::dead;
 }
 
 // Takes the hold away if its holder is dead or its lease ran out, also our own. True: it did.
-bool PrimitiveClient::rob_one(const Current& holder, std::int64_t now_ns) {
+bool PrimitiveClient::rob_one(const Current& holder, std::int64_t now_ns, Look look) {
   auto& mapping = participant_->mapping();
   const engine::RecordIndex record = holder.ops.index();
   const std::uint64_t owner = RealPolicy::load(mapping.view().owner_of(holder.entry));
   if (owner == 0) return false;
   const engine::ChunkOwner who = engine::unpack_owner(owner);
-  if (is_dead(holder)) {
+  if (is_dead(holder, look)) {
     if (who.slot != engine::detached_slot) return process::bury(mapping, who.slot, who.incarnation);
     mapping.prepare_notice(record, holder.entry);
     const auto r = holder.ops.reclaim(holder.entry, [](const engine::Entry&) { return Loss::died; });
@@ -183,7 +186,7 @@ std::vector<Taken> PrimitiveClient::take_lost(std::string_view but_not) {
                         engine::holder_equals(view(), holder.entry, but_not);
     if (spared) return;
     Taken one;
-    one.why = is_dead(holder) ? Loss::died : judge_lease(view(), holder.ops.index(), holder.entry, now);
+    one.why = is_dead(holder, Look::thorough) ? Loss::died : judge_lease(view(), holder.ops.index(), holder.entry, now);
     if (one.why != Loss::none) {
       static_cast<HolderInfo&>(one) = describe(holder.entry, holder.token);
       one.weight = holder.ops.weight_of(holder.entry);
@@ -195,7 +198,7 @@ std::vector<Taken> PrimitiveClient::take_lost(std::string_view but_not) {
   std::vector<Taken> taken;
   for (auto& [holder, one] : before) {
     const Participant::Helping helping(*participant_, holder.ops.index());
-    const bool robbed = rob_one(holder, now);
+    const bool robbed = rob_one(holder, now, Look::thorough);
     if (!robbed || one.why == Loss::none || holder.ops.holds(holder.entry, holder.token)) continue;
     taken.push_back(std::move(one));
   }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -10,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "process/liveness.hpp"
 #include "process/participant.hpp"
 #include "support/process_child.hpp"
 
@@ -80,6 +82,44 @@ TEST(PrimitiveClient, ATryBehindADeathGetsItWhoeverBuries) {
     ASSERT_TRUE(lock.acquire(request, try_once)) << round;
     ASSERT_EQ(lock.release("next").result, ReleaseResult::released);
   }
+}
+
+// A large process gives back its memory before the kernel lets go of its lock bytes. All of it is exiting by then, as
+// `inspect` says, and nobody needs to wait for the rest.
+TEST(PrimitiveClient, ATryDoesNotWaitForTheMemoryOfTheDead) {
+  OwnSegment segment;
+  const std::shared_ptr<Participant> me = Participant::join(segment.mapping());
+  PrimitiveClient lock(me, "x", {});
+  Request request;
+  request.holder = "next";
+  int while_dying = 0;
+  for (int round = 0; round < 20; ++round) {
+    test::Child holder([&](const test::Child::Line& line) {
+      const std::shared_ptr<Participant> other = Participant::join(segment.mapping());
+      Request mine;
+      mine.holder = "dies";
+      const bool got = static_cast<bool>(PrimitiveClient(other, "x", {}).acquire(mine, try_once));
+      constexpr std::size_t bytes = std::size_t{192} << 20U;
+      const int how = MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE;
+      if (::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, how, -1, 0) == MAP_FAILED) return 1;
+      line.ready(got ? other->slot() : 0);
+      line.await_go();
+      return 0;
+    });
+    const std::int64_t ready = holder.wait_ready();
+    ASSERT_GT(ready, 0);
+    const auto slot = static_cast<SlotIndex>(ready);
+    holder.kill(SIGKILL);
+    ASSERT_TRUE(test::eventually([&] {
+      const LifeReport seen = life_of(*segment.mapping(), slot, Look::thorough);
+      if (seen.proof == Proof::life_word_and_tasks) ++while_dying;
+      return seen.life == Life::dead;
+    }));
+    EXPECT_TRUE(lock.acquire(request, try_once)) << round;
+    (void)lock.release("next");
+    holder.wait();
+  }
+  EXPECT_GT(while_dying, 0) << "else this test shows nothing";
 }
 
 // Who waits takes out of the way what it waits for; what else the dead one held, the keepers give back.
