@@ -114,7 +114,8 @@ TEST_P(SegmentInUse, TrafficIsNoDamage) {
   for (const Child& m : movers) ASSERT_EQ(m.wait_ready(), 1);
   for (int n = 0; n < 50; ++n) {
     const CheckReport report = check(segment);
-    ASSERT_EQ(text_of(report), "");
+    // What a mover has begun may be pending at all looks, if it does not run meanwhile.
+    ASSERT_FALSE(report.damaged()) << text_of(report);
   }
 }
 
