@@ -27,8 +27,9 @@ std::vector<Placement> placements() {
 }
 
 int hand_offs(const Placement& p, int warm) {
-  if (p.rested) return options().short_form ? 2 : 25;
-  return repeats(warm);
+  // Beside others who want the CPUs each waits several times for its turn.
+  if (options().short_form) return p.rested ? 2 : 20;
+  return p.rested ? 25 : warm;
 }
 
 void HandOffs::about_to_give(bool parked) {
