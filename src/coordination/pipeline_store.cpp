@@ -17,7 +17,6 @@ using process::GrantView;
 using process::LockView;
 using process::PrimitiveClient;
 
-constexpr std::uint32_t runner_weight = process::whole_lock / 2 + 1;
 constexpr std::string_view runner_prefix = "runner ";
 constexpr int tries = 1000;  // of what only goes wrong while others change the same name
 
@@ -81,21 +80,15 @@ bool runs(const StoredPipeline& stored) {
   return life != process::Life::dead && life != process::Life::dying;
 }
 
-/// What was seen of it, the definition first.
+/// What was seen of it, the definition first; and what the dead left.
 void give_back_all(PrimitiveClient& client, const LockView& seen) {
-  for (const std::string& part : parts_seen(seen)) (void)client.release(part);
+  const std::vector<std::string> remains = remains_of(client.participant().mapping(), seen);
+  const std::vector<std::string> parts = parts_of_text(seen);
+  for (const std::string& part : parts) (void)client.release(part);
   for (const GrantView& g : seen.holders) {
-    if (state_name(g.holder)) (void)client.release(g.holder);
+    if (!parts.empty() && state_name(g.holder)) (void)client.release(g.holder);
   }
-}
-
-void remove_empty(const PrimitiveClient& client) {
-  try {
-    PrimitiveClient::remove(client.participant(), client.name(), false, Kind::pipeline);
-  } catch (const Error& e) {
-    // Somebody adds one anew, or removed what was left.
-    if (e.errc() != Errc::in_use && e.errc() != Errc::not_found) throw;
-  }
+  for (const std::string& holder : remains) (void)client.release(holder);
 }
 
 std::string where_it_is(const StoredPipeline& stored) {
@@ -185,7 +178,7 @@ void add_pipeline(const std::shared_ptr<process::Participant>& participant, cons
                                             std::to_string(max_stored_text) + " bytes as JSON");
   }
   for (int n = 0; n < tries; ++n) {
-    const AddedText added = add_text(participant, Kind::pipeline, pipeline.id(), definition, Tries::own);
+    const AddedText added = add_text(participant, Kind::pipeline, pipeline.id(), definition);
     if (added.mine) return;
     try {
       RunnerHold hold(participant, pipeline.id());
@@ -278,7 +271,7 @@ RunnerHold::~RunnerHold() {
 bool RunnerHold::take() {
   process::Request request;
   request.holder = holder_;
-  request.weight = runner_weight;
+  request.weight = once_weight;
   request.no_lease = true;
   const process::Answer answer = client_->acquire(request, process::try_once);
   token_ = answer ? answer.token : 0;

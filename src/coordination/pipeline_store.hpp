@@ -19,7 +19,7 @@
 //
 // All of it is holds of the pipeline's name, which has room for very many (its capacity is that of a lock):
 //   the definition   a stored text (stored_text.hpp): detached, so it outlives its maker
-//   the runner       a hold of its session, of more than half of all permits, so there is never a second one. It has
+//   the runner       a hold of its session, of so many permits that there is never a second one beside a text. It has
 //                    no lease: a runner that is stopped is the runner still, one that is dead is none, as with every
 //                    hold. Its token is the greatest so far: the fencing token of the run.
 //   the state        a detached hold with the state as its reason (JSON). Its holder says of which definition, in which

@@ -327,6 +327,9 @@ Effects SegmentStore::reclaim() {
   process::SweepOptions options;
   options.warn = false;
   std::vector<Action> taken = process::sweep(participant().mapping(), process::real_clock().now_ns(), options).taken;
+  for (const Remains& remains : all_remains(participant().mapping(), process::real_clock().now_ns())) {
+    take_away(session_->participant, remains);
+  }
   const auto is_ours = [](const Action& a) { return a.name_kind == Kind::lock || a.name_kind == Kind::semaphore; };
   std::erase_if(taken, [&](const Action& a) { return !is_ours(a); });
   const auto order = [](const Action& a) { return std::tie(a.name_kind, a.name, a.token); };

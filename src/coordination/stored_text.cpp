@@ -10,8 +10,7 @@
 
 #include "engine/name_index.hpp"
 #include "engine/random.hpp"
-#include "process/clock.hpp"
-#include "process/primitive_client.hpp"
+#include "process/liveness.hpp"
 #include "shmcoord/error.hpp"
 
 namespace shmcoord::coordination {
@@ -30,33 +29,50 @@ struct PartName {
   std::size_t number = 0;  // from 1
   std::size_t of = 0;
   std::string tag;
+  engine::ChunkOwner maker;  // the session that writes it
 
   [[nodiscard]] std::string str() const {
-    return "part " + std::to_string(number) + "/" + std::to_string(of) + " of " + tag;
+    return "part " + std::to_string(number) + "/" + std::to_string(of) + " of " + tag + " by " +
+           std::to_string(maker.slot) + "." + std::to_string(maker.incarnation);
   }
 };
 
+/// A number and what stands behind it, taken off what `text` begins with.
+template <class Number>
+bool take(std::string_view& text, Number& number, std::string_view end) {
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (read.ec != std::errc{}) return false;
+  text.remove_prefix(static_cast<std::size_t>(read.ptr - text.data()));
+  if (!text.starts_with(end)) return false;
+  text.remove_prefix(end.size());
+  return true;
+}
+
 std::optional<PartName> part_name(std::string_view holder) {
   constexpr std::string_view begin = "part ";
-  constexpr std::string_view middle = " of ";
+  constexpr std::string_view before_maker = " by ";
   PartName part;
   if (!holder.starts_with(begin)) return std::nullopt;
-  const std::string text(holder.substr(begin.size()));
-  const char* const end = text.data() + text.size();
-  const auto number = std::from_chars(text.data(), end, part.number);
-  if (number.ec != std::errc{} || number.ptr == end || *number.ptr != '/') return std::nullopt;
-  const auto of = std::from_chars(number.ptr + 1, end, part.of);
-  if (of.ec != std::errc{} || part.number < 1 || part.number > part.of || part.of > most_parts) return std::nullopt;
-  const std::string_view rest(of.ptr, static_cast<std::size_t>(end - of.ptr));
-  if (!rest.starts_with(middle) || rest.size() == middle.size()) return std::nullopt;
-  part.tag = rest.substr(middle.size());
-  return part;
+  holder.remove_prefix(begin.size());
+  if (!take(holder, part.number, "/") || !take(holder, part.of, " of ")) return std::nullopt;
+  if (part.number < 1 || part.number > part.of || part.of > most_parts) return std::nullopt;
+  const std::size_t at = holder.find(before_maker);
+  if (at == 0 || at == std::string_view::npos) return std::nullopt;
+  part.tag = holder.substr(0, at);
+  holder.remove_prefix(at + before_maker.size());
+  if (!take(holder, part.maker.slot, ".") || !take(holder, part.maker.incarnation, "")) return std::nullopt;
+  return holder.empty() ? std::optional(std::move(part)) : std::nullopt;
 }
 
 struct Try {
   std::vector<const GrantView*> parts;  // by number; nullptr: missing
-  std::uint64_t completed = 0;          // token of the last part; 0: incomplete
+  engine::ChunkOwner maker;
   bool sound = true;
+
+  [[nodiscard]] bool whole() const {
+    return sound && std::find(parts.begin(), parts.end(), nullptr) == parts.end() &&
+           parts.back()->weight >= text_weight;
+  }
 };
 
 std::map<std::string, Try> tries_of(const LockView& seen) {
@@ -65,63 +81,58 @@ std::map<std::string, Try> tries_of(const LockView& seen) {
     const auto name = part_name(g.holder);
     if (!name) continue;
     Try& one = all[name->tag];
+    one.maker = name->maker;
     one.parts.resize(std::max(one.parts.size(), name->of), nullptr);
     one.sound = one.sound && one.parts.size() == name->of && one.parts[name->number - 1] == nullptr && g.token != 0;
     one.parts[name->number - 1] = &g;
   }
-  for (auto& [tag, one] : all) {
-    if (!one.sound || std::find(one.parts.begin(), one.parts.end(), nullptr) != one.parts.end()) continue;
-    for (const GrantView* part : one.parts) one.completed = std::max(one.completed, part->token);
-  }
   return all;
 }
 
-/// The tag of the text; nothing: none is complete.
-std::optional<std::string> first_complete(const std::map<std::string, Try>& all) {
-  const std::pair<const std::string, Try>* first = nullptr;
-  for (const auto& one : all) {
-    if (one.second.completed == 0) continue;
-    if (first == nullptr || one.second.completed < first->second.completed) first = &one;
+/// The tag of the text; nothing: there is none.
+std::optional<std::string> tag_of_text(const std::map<std::string, Try>& all) {
+  for (const auto& [tag, one] : all) {
+    if (one.whole()) return tag;
   }
-  return first == nullptr ? std::nullopt : std::optional(first->first);
+  return std::nullopt;
 }
 
-std::size_t parts_of(std::string_view text) { return (text.size() + engine::max_reason - 1) / engine::max_reason; }
+std::size_t parts_of(std::string_view text) {
+  return std::max<std::size_t>(1, (text.size() + engine::max_reason - 1) / engine::max_reason);
+}
 
-/// After a part of our own try could not be written: whoever is refused leaves nothing.
-void withdraw(const std::shared_ptr<process::Participant>& participant, PrimitiveClient& client, std::size_t of,
-              const std::string& tag) {
-  try {
-    for (std::size_t number = 1; number <= of; ++number) (void)client.release(PartName{number, of, tag}.str());
-    PrimitiveClient::remove(*participant, client.name(), false, client.kind());  // if nobody else has a part in it
-  } catch (const Error&) {                                                       // the first failure is what is told
+bool try_keep(PrimitiveClient& client, const std::string& holder, std::string_view text, std::uint32_t weight) {
+  process::Request request;
+  request.holder = holder;
+  request.weight = weight;
+  request.reason = text;
+  request.no_lease = true;
+  request.detached = true;
+  return static_cast<bool>(client.acquire(request, process::try_once));
+}
+
+/// Whoever is refused leaves nothing.
+void withdraw(PrimitiveClient& client, PartName part) {
+  for (part.number = 1; part.number <= part.of; ++part.number) (void)client.release(part.str());
+}
+
+/// False: another one has the last part. `part`: the first.
+bool write_parts(PrimitiveClient& client, std::string_view text, PartName part) {
+  for (;; ++part.number) {
+    const std::string_view said = text.substr((part.number - 1) * engine::max_reason, engine::max_reason);
+    if (part.number == part.of) return try_keep(client, part.str(), said, text_weight);
+    keep(client, part.str(), said, "definition; remove it and add it again");
   }
 }
 
-void write_parts(PrimitiveClient& client, std::string_view text, const std::string& tag) {
-  const std::size_t of = parts_of(text);
-  for (std::size_t number = 1; number <= of; ++number) {
-    const std::string_view part = text.substr((number - 1) * engine::max_reason, engine::max_reason);
-    keep(client, PartName{number, of, tag}.str(), part, "definition; remove it and add it again");
-  }
-}
-
-void remove_parts(PrimitiveClient& client, const Try& one) {
-  for (const GrantView* part : one.parts) {
-    if (part != nullptr) (void)client.release(part->holder);
-  }
+bool is_dead(const engine::Mapping& mapping, const engine::ChunkOwner& maker) {
+  return process::life_of(mapping, maker.slot, maker.incarnation).life == process::Life::dead;
 }
 
 }  // namespace
 
 void keep(PrimitiveClient& client, const std::string& holder, std::string_view text, std::string_view what) {
-  process::Request request;
-  request.holder = holder;
-  request.weight = 1;
-  request.reason = text;
-  request.no_lease = true;
-  request.detached = true;
-  if (client.acquire(request, process::try_once)) return;
+  if (try_keep(client, holder, text, 1)) return;
   throw Error(Errc::table_full, client.title() + " has no room for its " + std::string(what));
 }
 
@@ -143,7 +154,7 @@ std::optional<LockView> look_at(const engine::Mapping& mapping, Kind kind, std::
 
 std::optional<StoredText> stored_text(const LockView& seen) {
   const auto all = tries_of(seen);
-  auto tag = first_complete(all);
+  auto tag = tag_of_text(all);
   if (!tag) return std::nullopt;
   StoredText stored{seen.record, seen.generation, *std::move(tag), {}, 0};
   for (const GrantView* part : all.at(stored.tag).parts) {
@@ -153,14 +164,11 @@ std::optional<StoredText> stored_text(const LockView& seen) {
   return stored;
 }
 
-std::vector<std::string> parts_seen(const LockView& seen) {
-  const auto text = first_complete(tries_of(seen));
+std::vector<std::string> parts_of_text(const LockView& seen) {
+  const auto all = tries_of(seen);
   std::vector<std::string> parts;
-  for (const bool of_text : {false, true}) {
-    for (const GrantView& g : seen.holders) {
-      const auto name = part_name(g.holder);
-      if (name && (name->tag == text) == of_text) parts.push_back(g.holder);
-    }
+  if (const auto tag = tag_of_text(all)) {
+    for (const GrantView* part : all.at(*tag).parts) parts.push_back(part->holder);
   }
   return parts;
 }
@@ -171,31 +179,83 @@ bool is_still(const engine::Mapping& mapping, std::string_view name, const Store
 }
 
 AddedText add_text(const std::shared_ptr<process::Participant>& participant, Kind kind, std::string_view name,
-                   std::string_view text, Tries taken_away) {
+                   std::string_view text) {
+  const engine::Mapping& mapping = participant->mapping();
   PrimitiveClient client(participant, name, {.kind = kind});
-  std::string mine;  // the tag of our last try
   for (int n = 0; n < tries; ++n) {
-    const std::optional<LockView> seen = look_at(participant->mapping(), kind, name);
-    const auto all = seen ? tries_of(*seen) : std::map<std::string, Try>{};
-    const auto first = first_complete(all);
-    if (!first) {
-      client.attach({.kind = kind});  // it may have been removed meanwhile
-      const std::string tag = fresh_tag();
+    if (const auto seen = look_at(mapping, kind, name)) {
+      if (auto there = stored_text(*seen)) return {*std::move(there), false};
+      for (const std::string& holder : remains_of(mapping, *seen)) (void)client.release(holder);
+    }
+    client.attach({.kind = kind});  // it may have been removed meanwhile
+    const PartName first{1, parts_of(text), fresh_tag(), {participant->slot(), participant->incarnation()}};
+    try {
+      const bool written = write_parts(client, text, first);
+      const auto seen = written ? look_at(mapping, kind, name) : std::nullopt;
+      auto there = seen ? stored_text(*seen) : std::nullopt;
+      if (there && there->tag == first.tag) return {*std::move(there), true};
+    } catch (...) {
       try {
-        write_parts(client, text, tag);
-      } catch (...) {
-        withdraw(participant, client, parts_of(text), tag);
-        throw;
+        withdraw(client, first);
+        remove_empty(client);
+      } catch (const Error&) {  // the first failure is what is told
       }
-      mine = tag;
-      continue;
+      throw;
     }
-    for (const auto& [tag, one] : all) {
-      if (tag != *first && (taken_away == Tries::all || tag == mine)) remove_parts(client, one);
-    }
-    return {*stored_text(*seen), *first == mine};
+    withdraw(client, first);
   }
   throw Error(Errc::in_use, client.title() + " is added and removed by others all the time");
+}
+
+// --- what the dead left ----------------------------------------------------------------------------------------------
+
+std::vector<std::string> remains_of(const engine::Mapping& mapping, const LockView& seen) {
+  std::vector<std::string> holders;
+  bool may_be = false;  // a text, now or later
+  for (const auto& [tag, one] : tries_of(seen)) {
+    // Whoever was alive when it was seen wrote it, and may write on; so this is asked after the look.
+    if (one.whole() || !is_dead(mapping, one.maker)) {
+      may_be = true;
+      continue;
+    }
+    for (const GrantView* part : one.parts) {
+      if (part != nullptr) holders.push_back(part->holder);
+    }
+  }
+  if (may_be) return holders;
+  for (const GrantView& g : seen.holders) {
+    if (g.slot == engine::detached_slot && !part_name(g.holder)) holders.push_back(g.holder);
+  }
+  return holders;
+}
+
+std::vector<Remains> all_remains(const engine::Mapping& mapping, std::int64_t now_ns) {
+  std::vector<Remains> all;
+  for (const LockView& name : process::take_picture(mapping, now_ns).locks) {
+    if (!engine::is_registered(name.kind) || name.damaged || remains_of(mapping, name).empty()) continue;
+    // A picture of everything may miss what came while it was taken.
+    const auto seen = process::look_at(mapping, name.name);
+    if (!seen || seen->kind != name.kind || seen->damaged || !seen->settled) continue;
+    Remains remains{seen->kind, seen->name, remains_of(mapping, *seen)};
+    if (!remains.holders.empty()) all.push_back(std::move(remains));
+  }
+  return all;
+}
+
+void take_away(const std::shared_ptr<process::Participant>& participant, const Remains& remains) {
+  const auto client = PrimitiveClient::find(participant, remains.name, remains.kind);
+  if (client == nullptr) return;
+  for (const std::string& holder : remains.holders) (void)client->release(holder);
+  remove_empty(*client);
+}
+
+void remove_empty(const PrimitiveClient& client) {
+  try {
+    PrimitiveClient::remove(client.participant(), client.name(), false, client.kind());
+  } catch (const Error& e) {
+    // Somebody adds one anew, or removed what was left.
+    if (e.errc() != Errc::in_use && e.errc() != Errc::not_found) throw;
+  }
 }
 
 }  // namespace shmcoord::coordination

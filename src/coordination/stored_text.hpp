@@ -20,19 +20,24 @@
 // which part it is, of how many, and of which try to add it: "part 1/3 of 5f…".
 //
 // Invariants.
-//   G1  The parts of one try have one tag, which nobody else uses, and were written by one process.
-//   G2  A try is complete when all its parts are there; when, is the token of the last one, which is a sequence of the
-//       control word, so that all tries have an order. The first that was completed is the text, for as long as the
-//       name lives: a later one cannot become it.
-//   G3  Who adds writes all its parts, then looks which try is the text, and takes away all parts of the others; also
-//       those that somebody is about to complete: he finds them missing, looks, and finds the text.
+//   G1  The parts of one try have one tag, which nobody else uses, and name the session that writes them, which is one.
+//   G2  The last part weighs more than half of all permits, so one try at most has it. The text is the try that is
+//       whole. Nobody can be whole beside it, so who withdraws, or is found dead half way, was never the text.
+//   G3  Who adds writes all its parts, the last one last. Where that has no room, another one has it: whoever is
+//       refused takes its parts away and looks again.
+//   G4  A try that is not whole, and whose session is dead, will never be: anybody may take it away. So may he all that
+//       lies beside, if there is no text and no session alive that may be about to make one: it is of an earlier text,
+//       since what lies beside a text is written when there is one, and is its own by its tag.
 //
-// If we die here: parts of an incomplete try are nobody's text, and go with the next add or the removal of the name.
-// The removal takes the parts one by one and closes the name; half done, a text of one part is gone, and one of several
-// is incomplete, which counts as gone.
+// If we die here: parts of a try that is not whole are nobody's text; they go with the next add, the removal of the
+// name, or a pass of the reaper. The removal takes the parts one by one; half done, a text of one part is gone, and one
+// of several is incomplete, which counts as gone, and goes likewise.
 //
-// What was rejected: a table of its own (another layout for what few will use), and a lock around adding (whose holder
-// may sleep).
+// tests/coordination/pipeline_interleaving goes through all orders of these steps.
+//
+// What was rejected: a table of its own (another layout for what few will use); a lock around adding (whose holder may
+// sleep); several whole tries, of which the first counts (the second would be the text for a moment, when the first one
+// is removed while it is being withdrawn).
 
 namespace shmcoord::coordination {
 
@@ -46,6 +51,11 @@ struct StoredText {
 
 /// The longest that there can be, in bytes.
 inline constexpr std::size_t max_stored_text = std::size_t{1000} * engine::max_reason;
+
+/// More than half of all permits: of the last part of a text.
+inline constexpr std::uint32_t text_weight = process::whole_lock / 2 + 1;
+/// For what there can be once beside a text: two of them and a text have no room.
+inline constexpr std::uint32_t once_weight = (process::whole_lock - text_weight) / 2 + 1;
 
 /// Makes a hold of the name, by that holder, that says the text, outlives this process, and ends only when somebody
 /// gives it back. At most max_reason bytes. Throws table_full, which says for `what` there is no room; no_space.
@@ -66,12 +76,27 @@ struct AddedText {
   StoredText there;   // this one, or the one that was there before
   bool mine = false;  // it was added here
 };
-enum class Tries : std::uint8_t { all, own };
-/// `taken_away`: of those that are not the text. Throws table_full, no_space, wrong_type, in_use (others add and remove
-/// it all the time).
+/// Throws table_full, no_space, wrong_type, in_use (others add and remove it all the time).
 [[nodiscard]] AddedText add_text(const std::shared_ptr<process::Participant>& participant, engine::Kind kind,
-                                 std::string_view name, std::string_view text, Tries taken_away = Tries::all);
-/// The holders of all parts that were seen, those of the text last: in this order they can be taken away.
-[[nodiscard]] std::vector<std::string> parts_seen(const process::LockView& seen);
+                                 std::string_view name, std::string_view text);
+/// The holders of the text's parts: without any of them it is gone.
+[[nodiscard]] std::vector<std::string> parts_of_text(const process::LockView& seen);
+
+// --- what the dead left ----------------------------------------------------------------------------------------------
+
+/// The holders of all that is nobody's (G4).
+[[nodiscard]] std::vector<std::string> remains_of(const engine::Mapping& mapping, const process::LockView& seen);
+
+struct Remains {
+  engine::Kind kind = engine::Kind::guard;
+  std::string name;
+  std::vector<std::string> holders;
+};
+/// Of all names.
+[[nodiscard]] std::vector<Remains> all_remains(const engine::Mapping& mapping, std::int64_t now_ns);
+/// And the name, when it is empty by that.
+void take_away(const std::shared_ptr<process::Participant>& participant, const Remains& remains);
+/// Unless somebody has something in it, or it is gone.
+void remove_empty(const process::PrimitiveClient& client);
 
 }  // namespace shmcoord::coordination

@@ -6,10 +6,12 @@
 #include <string>
 
 #include "coordination/pipeline_store.hpp"
+#include "process/clock.hpp"
 #include "support/death_scene.hpp"
 
 // A death after every instruction of what is done with a pipeline in a segment (support/death_scene.hpp). Whoever comes
-// after it finds the pipeline as it was or as it was to be, can run it, and can remove it.
+// after it finds the pipeline as it was or as it was to be, can run it, and can remove it; and what nobody needs is
+// gone when the reaper has passed.
 
 namespace shmcoord {
 namespace {
@@ -82,9 +84,28 @@ std::string line_of(Actor& who) {
   return line;
 }
 
+/// Of a definition: its parts, one state that counts and one that does not any more; of none, nothing.
+void is_tidied(Actor& who, const std::string& line) {
+  const engine::Mapping& mapping = participant(who)->mapping();
+  for (const coordination::Remains& remains : coordination::all_remains(mapping, process::real_clock().now_ns())) {
+    coordination::take_away(participant(who), remains);
+  }
+  EXPECT_TRUE(coordination::all_remains(mapping, process::real_clock().now_ns()).empty());
+  const auto seen = coordination::look_at(mapping, engine::Kind::pipeline, "p");
+  const std::size_t holders = seen ? seen->holders.size() : 0;
+  const std::size_t parts = seen ? coordination::parts_of_text(*seen).size() : 0;
+  if (line == "none") {
+    EXPECT_EQ(holders, 0U);
+  } else {
+    EXPECT_LE(holders, parts + 2);
+  }
+}
+
 /// Whatever is left, somebody can run it to its end, and somebody can remove it.
 std::string goes_on(Actor& who) {
   std::string line = line_of(who);
+  is_tidied(who, line);
+  EXPECT_EQ(line_of(who), line);
   if (line == "none") adds(who);
   {
     RunnerHold hold(participant(who), "p");
@@ -117,6 +138,39 @@ TEST_F(EveryInstructionOfAPipeline, Adding) {
        .operation = adds,
        .outcomes = {"done", "none", "waiting"},
        .found = goes_on});
+}
+
+// Of a definition in two parts.
+const Pipeline& long_one() {
+  static const Pipeline pipeline{"p", {{.name = "a", .command = {std::string(engine::max_reason, 'x')}}}};
+  return pipeline;
+}
+std::string goes_on_or_is_added(Actor& who) {
+  std::string line = line_of(who);
+  is_tidied(who, line);
+  EXPECT_NO_THROW(coordination::add_pipeline(participant(who), long_one()));
+  EXPECT_EQ(line_of(who), "waiting");
+  EXPECT_NO_THROW(coordination::remove_pipeline(participant(who), "p"));
+  is_tidied(who, "none");
+  return line;
+}
+TEST_F(EveryInstructionOfAPipeline, AddingInParts) {
+  die({.name = "anew, in two parts",
+       .before = [](Actor& v) { v.join(); },
+       .operation = [](Actor& v) { coordination::add_pipeline(participant(v), long_one()); },
+       .outcomes = {"none", "waiting"},
+       .found = goes_on_or_is_added});
+}
+TEST_F(EveryInstructionOfAPipeline, RemovingInParts) {
+  die({.name = "one in two parts",
+       .before =
+           [](Actor& v) {
+             v.join();
+             coordination::add_pipeline(participant(v), long_one());
+           },
+       .operation = [](Actor& v) { coordination::remove_pipeline(participant(v), "p"); },
+       .outcomes = {"waiting", "none"},
+       .found = goes_on_or_is_added});
 }
 
 TEST_F(EveryInstructionOfAPipeline, Running) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "coordination/segment_pipeline_fixture.hpp"
+#include "process/clock.hpp"
 #include "shmcoord/snapshot.hpp"
 
 // What lies in the segment of a pipeline: which of several states counts, and what those who come at once make of it.
@@ -33,6 +34,12 @@ class StoredPipelines : public SegmentPipelines {
     if (definition.empty()) definition = found().text.tag;
     coordination::keep(*client_, "state of " + definition + " in " + std::to_string(run) + " by " + tag,
                        state.progress(), "state");
+  }
+
+  /// As who removes it does first.
+  void take_part() {
+    const auto seen = coordination::look_at(participant()->mapping(), engine::Kind::pipeline, "p");
+    (void)client_->release(coordination::parts_of_text(*seen).at(0));
   }
 
   const Pipeline definition_{"p", {phase("a"), phase("b")}};
@@ -120,13 +127,67 @@ TEST_F(StoredPipelines, WhoWasReplacedWritesInVain) {
 // What a removal that was killed left, and what is there besides, goes with the next one.
 TEST_F(StoredPipelines, WhatIsLeftOfOneGoesToo) {
   write(5, "1", done_);
-  (void)client_->release("part 1/1 of " + found().text.tag);
+  take_part();
   EXPECT_TRUE(SegmentPipeline::list(segment_).empty());
   EXPECT_EQ(error_of([&] { (void)SegmentPipeline(session_, "p"); }), Errc::not_found);
   SegmentPipeline::remove(session_, "p");
   EXPECT_TRUE(client_->holders().empty());
   (void)SegmentPipeline::add(session_, definition_);
   EXPECT_EQ(status("p"), PipelineStatus::waiting);
+}
+
+// Nobody else would use the name, and what lies there would stay for ever.
+TEST_F(StoredPipelines, WhatADeadOneLeftIsTakenAwayByTheReaper) {
+  const auto& mapping = participant()->mapping();
+  const auto now_ns = [] { return process::real_clock().now_ns(); };
+  const auto by = [](const process::Participant& who) {
+    return " by " + std::to_string(who.slot()) + "." + std::to_string(who.incarnation());
+  };
+  auto gone = process::Participant::join(participant()->shared_mapping());
+  const std::string by_gone = by(*gone);
+  const std::string by_us = by(*participant());
+  gone.reset();
+  process::PrimitiveClient other(participant(), "q", {.kind = engine::Kind::pipeline});
+  coordination::keep(*client_, "part 1/2 of 7" + by_gone, "{", "part");
+  coordination::keep(other, "part 1/2 of 8" + by_us, "{", "part");
+  coordination::keep(other, "state of 9 in 3 by 4", "{}", "state");
+  std::vector<coordination::Remains> all = coordination::all_remains(mapping, now_ns());
+  ASSERT_EQ(all.size(), 1U) << "of 'q' somebody may be about to write the rest";
+  EXPECT_EQ(all[0].name, "p");
+  EXPECT_EQ(all[0].kind, engine::Kind::pipeline);
+  coordination::take_away(participant(), all[0]);
+  EXPECT_EQ(client_->holders().size(), 1U) << "the definition";
+  EXPECT_EQ(status("p"), PipelineStatus::waiting);
+
+  (void)other.release("part 1/2 of 8" + by_us);
+  coordination::keep(other, "part 2/2 of 8" + by_gone, "}", "part");
+  all = coordination::all_remains(mapping, now_ns());
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_EQ(all[0].name, "q");
+  EXPECT_EQ(all[0].holders.size(), 2U) << "the state too: it is of an earlier text";
+  coordination::take_away(participant(), all[0]);
+  EXPECT_FALSE(process::look_at(mapping, "q")) << "the name too";
+  EXPECT_TRUE(coordination::all_remains(mapping, now_ns()).empty());
+}
+
+// Of which a part was taken away meanwhile, so that it never was whole: only what it weighs is in the way.
+TEST_F(StoredPipelines, WhoAddsTakesAwayWhatADeadOneLeft) {
+  auto gone = process::Participant::join(participant()->shared_mapping());
+  const std::string holder =
+      "part 2/2 of 8 by " + std::to_string(gone->slot()) + "." + std::to_string(gone->incarnation());
+  process::PrimitiveClient other(participant(), "q", {.kind = engine::Kind::pipeline});
+  process::Request last;
+  last.holder = holder;
+  last.weight = coordination::text_weight;
+  last.no_lease = true;
+  last.detached = true;
+  ASSERT_TRUE(other.acquire(last, process::try_once));
+  const Pipeline pipeline{"q", {phase("a")}};
+  EXPECT_EQ(error_of([&] { (void)SegmentPipeline::add(session_, pipeline); }), Errc::in_use) << "it may be completed";
+  gone.reset();
+  (void)SegmentPipeline::add(session_, pipeline);
+  EXPECT_EQ(status("q"), PipelineStatus::waiting);
+  EXPECT_EQ(other.holders().size(), 1U);
 }
 
 TEST_F(StoredPipelines, WhoReadsNonsenseSaysSo) {

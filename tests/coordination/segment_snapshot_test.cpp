@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "coordination/save.hpp"
+#include "coordination/stored_text.hpp"
 #include "process/atomic_file.hpp"
 #include "process/clock.hpp"
 #include "process/primitive_client.hpp"
@@ -398,8 +399,8 @@ TEST_F(SegmentSnapshot, ADefinitionThatCannotBeReadIsToldByWhoSaves) {
   const std::string before = read(file_);
   PrimitiveClient gate(detail::Access::state(session)->participant, "gate", {.kind = engine::Kind::guard});
   process::Request part;
-  part.holder = "part 1/1 of a try";
-  part.weight = 1;
+  part.holder = "part 1/1 of a try by 1.1";
+  part.weight = coordination::text_weight;
   part.reason = "{\"condition\": \"\xff";
   part.no_lease = true;
   part.detached = true;

@@ -34,9 +34,18 @@ void Protocol::at_end() {
   ++ends_;
   const ProtocolWorld before = world_;
   if (world_.killed == 0 && states_left() > 1) fail("more than one state is left");
+  is_tidy_in_the_end();
   // Whoever comes now can go on.
-  if (!definition()) return;
   constexpr Small last = std::tuple_size_v<decltype(world_.people)> - 1;
+  if (!definition()) {
+    if (world_.last_tag + 1U == world_.tags.size()) return;
+    world_.people[last] = {};
+    world_.people[last].role = Role::adder;
+    while (world_.people[last].at != At::ended && wrong_.empty()) step(last);
+    if (!definition()) fail("who comes in the end cannot add it");
+    world_ = before;
+    return;
+  }
   world_.people[last] = {};
   world_.people[last].role = Role::runner;
   const CountingState found = counting();
@@ -53,6 +62,23 @@ void Protocol::at_end() {
   world_ = before;
 }
 
+// Who tidies up then leaves nothing that nobody needs.
+void Protocol::is_tidy_in_the_end() {
+  const ProtocolWorld before = world_;
+  constexpr Small last = std::tuple_size_v<decltype(world_.people)> - 1;
+  world_.people[last] = {};
+  world_.people[last].role = Role::tidier;
+  while (world_.people[last].at != At::ended && wrong_.empty()) {
+    step(last);
+    remember();
+  }
+  for (const ProtocolEntry& e : entries()) {
+    if (e.what == What::part && parts_there(e.tag) < parts_) fail("a part is left of what was never whole");
+  }
+  if (!definition() && world_.count != 0) fail("something is left of nothing");
+  world_ = before;
+}
+
 std::size_t Protocol::states_left() const {
   const auto all = entries();
   return static_cast<std::size_t>(
@@ -63,6 +89,17 @@ Small Protocol::put(ProtocolEntry entry) {
   entry.token = ++world_.last_token;
   world_.entries.at(world_.count++) = entry;
   return entry.token;
+}
+
+void Protocol::put_part(Small of, bool last) {
+  const Small weight = last ? ProtocolEntry::of_text : Small{0};
+  put({What::part, world_.last_tag, 0, PipelineStatus::waiting, 0, 0, of, weight});
+}
+
+Small Protocol::used() const {
+  Small sum = 0;
+  for (const ProtocolEntry& e : entries()) sum = static_cast<Small>(sum + e.weight);
+  return sum;
 }
 
 void Protocol::take(Small token) {
@@ -85,9 +122,17 @@ bool Protocol::has(Small token) const {
   return token != 0 && std::any_of(all.begin(), all.end(), [&](const auto& e) { return e.token == token; });
 }
 
+Small Protocol::parts_there(Small tag) const {
+  const auto all = entries();
+  return static_cast<Small>(
+      std::count_if(all.begin(), all.end(), [&](const auto& e) { return e.what == What::part && e.tag == tag; }));
+}
+
+// There is one at most, which remember() looks after.
 std::optional<Small> Protocol::definition() const {
+  std::array<Small, std::tuple_size_v<decltype(world_.tags)>> there{};
   for (const ProtocolEntry& e : entries()) {
-    if (e.what == What::part) return e.tag;
+    if (e.what == What::part && ++there.at(e.tag) == parts_) return e.tag;
   }
   return std::nullopt;
 }
@@ -111,6 +156,12 @@ void Protocol::fail(const std::string& why) {
 void Protocol::remember() {
   const auto tag = definition();
   if (!tag) return;
+  const auto all = entries();
+  for (const ProtocolEntry& e : all) {
+    if (e.what == What::part && e.tag != *tag && parts_there(e.tag) == parts_) fail("two are whole");
+  }
+  const auto runs = [](const ProtocolEntry& e) { return e.what == What::runner; };
+  if (std::count_if(all.begin(), all.end(), runs) > 1) fail("two run one");
   Remembered& r = world_.tags.at(*tag);
   const CountingState now = counting();
   if (!now.counts) {
@@ -136,8 +187,6 @@ void Protocol::tell(Participant& p, Told told) {
 
 void Protocol::removes(Small who, const ProtocolEntry& part) {
   const Participant& p = world_.people[who];
-  // Of two who add at once the second one's is taken away, by whoever looks. If somebody removes the first one's just
-  // then, it is the text until that is done, though nobody was told that it was added.
   if (p.tag != part.tag && world_.tags.at(part.tag).added != 0) fail("removes what it did not see");
   const ProtocolEntry* const r = runner();
   if (r == nullptr || r->of == who) return;
@@ -172,13 +221,14 @@ void Protocol::step(Small who) {
     case Role::operating:
       if (const ProtocolEntry* const r = runner()) take(r->token);
       return end(world_.people[who]);
+    case Role::tidier: return tidy(who);
     case Role::none: return;
   }
 }
 
 bool Protocol::take_hold(Small who) {
-  if (runner() != nullptr) return false;
-  world_.people[who].run = put({What::runner, 0, 0, PipelineStatus::waiting, 0, 0, who});
+  if (used() + ProtocolEntry::of_runner > ProtocolEntry::capacity) return false;
+  world_.people[who].run = put({What::runner, 0, 0, PipelineStatus::waiting, 0, 0, who, ProtocolEntry::of_runner});
   return true;
 }
 
@@ -362,29 +412,37 @@ void Protocol::add(Small who) {
   Participant& p = world_.people[who];
   const auto tag = definition();
   switch (p.at) {
-    case At::start: p.at = tag ? At::acquire : At::add_part; return;
-    case At::add_part:
-      if (world_.last_tag + 1U == world_.tags.size()) {  // by others all the time: it gives up, later than here
-        p.told = Told::in_use;
-        p.at = At::leave;
+    case At::start:
+      if (tag) {
+        p.at = At::acquire;
         return;
       }
-      p.mine = ++world_.last_tag;
-      put({What::part, p.mine});
-      p.at = At::look_added;
+      list_remains(p);
+      return give_back(p, At::add_part);
+    case At::add_part: {
+      if (p.parts == 0) {
+        if (world_.last_tag + 1U == world_.tags.size()) {  // by others all the time: it gives up, later than here
+          p.told = Told::in_use;
+          p.at = At::leave;
+          return;
+        }
+        p.mine = ++world_.last_tag;
+      }
+      const bool last = p.parts + 1 == parts_;
+      if (last && rules_.one_text && used() + ProtocolEntry::of_text > ProtocolEntry::capacity) {
+        withdraw(p);
+        return;
+      }
+      put({What::part, p.mine, 0, PipelineStatus::waiting, 0, 0, who, last ? ProtocolEntry::of_text : Small{0}});
+      ++p.parts;
+      if (last) p.at = At::look_added;
       return;
+    }
     case At::look_added:
-      // Of several who add at once the first one did; the others take theirs away.
-      p.listed = 0;
-      for (const ProtocolEntry& e : entries()) {
-        const bool gone = rules_.own_tries ? e.tag == p.mine : true;
-        if (e.what == What::part && tag && e.tag != tag && gone) p.list.at(p.listed++) = e.token;
-      }
-      if (tag == p.mine) {
-        p.told = Told::added;
-        world_.tags.at(p.mine).added = 1;
-      }
-      give_back(p, !tag ? At::add_part : tag == p.mine ? At::leave : At::acquire);
+      if (tag != p.mine) return withdraw(p);  // somebody took a part away
+      p.told = Told::added;
+      world_.tags.at(p.mine).added = 1;
+      p.at = At::leave;
       return;
     case At::acquire:
       if (take_hold(who)) {
@@ -412,6 +470,15 @@ void Protocol::add(Small who) {
   }
 }
 
+void Protocol::withdraw(Participant& p) {
+  p.parts = 0;
+  p.listed = 0;
+  for (const ProtocolEntry& e : entries()) {
+    if (e.what == What::part && e.tag == p.mine) list(p, e);
+  }
+  give_back(p, At::start);
+}
+
 // remove_pipeline.
 void Protocol::remove(Small who) {
   Participant& p = world_.people[who];
@@ -429,20 +496,18 @@ void Protocol::remove(Small who) {
   }
 }
 
-// RunnerHold::take_away. What it saw when it had acquired: others' parts, the definition, then the states.
+// RunnerHold::take_away. What it saw when it had acquired: the definition, then the states, and what the dead left.
 void Protocol::list_all(Participant& p) {
   const auto tag = definition();
   p.tag = tag.value_or(0);
   p.listed = 0;
-  const auto list = [&](auto&& which) {
+  for (const What what : {What::part, What::state}) {
     for (const ProtocolEntry& e : entries()) {
-      if (which(e)) p.list.at(p.listed++) = e.token;
+      if (tag && e.what == what && (what == What::state || e.tag == tag)) list(p, e);
     }
-  };
-  list([&](const ProtocolEntry& e) { return e.what == What::part && e.tag != tag; });
-  list([&](const ProtocolEntry& e) { return e.what == What::part && e.tag == tag; });
-  list([](const ProtocolEntry& e) { return e.what == What::state; });
+  }
   if (!rules_.definition_first) std::reverse(p.list.begin(), p.list.begin() + p.listed);
+  list_remains(p);
   p.at = At::remove_check;
 }
 
@@ -477,9 +542,32 @@ void Protocol::take_away(Small who, At next) {
   }
 }
 
+// remains_of of stored_text.cpp.
+void Protocol::list_remains(Participant& p) {
+  const auto tag = definition();
+  bool may_be = tag.has_value();  // a text, now or later
+  for (const ProtocolEntry& e : entries()) {
+    if (e.what != What::part || e.tag == tag) continue;
+    const bool dead = e.of == ProtocolEntry::nobody || world_.people[e.of].at == At::ended;
+    may_be = may_be || !dead;
+    if (dead || !rules_.tidies_after_the_dead) list(p, e);
+  }
+  for (const ProtocolEntry& e : entries()) {
+    if (e.what == What::state && (!may_be || !rules_.tidies_beside_no_text)) list(p, e);
+  }
+}
+
+void Protocol::tidy(Small who) {
+  Participant& p = world_.people[who];
+  if (p.at == At::give_back) return give_one_back(who);
+  if (p.at == At::leave) return end(p);
+  list_remains(p);
+  give_back(p, At::leave);
+}
+
 std::string Protocol::way() const {
-  constexpr std::array<const char*, 7> roles{"-",     "runner",  "failing runner", "canceller",
-                                             "adder", "remover", "operator"};
+  constexpr std::array<const char*, 8> roles{"-",     "runner",  "failing runner", "canceller",
+                                             "adder", "remover", "operator",       "tidier"};
   constexpr std::array<const char*, 15> steps{"start",     "find",    "stands?",    "write", "look",
                                               "give back", "decide",  "taken away", "add",   "look",
                                               "acquire",   "stands?", "force",      "leave", "ended"};

@@ -18,9 +18,10 @@
 // steps.
 //
 // A name is a row of entries in the order of their tokens; each look and each change of one entry is one step, as the
-// engine does it. Those who take part mirror pipeline_store.cpp and pipeline_runner.cpp line by line; which state
+// engine does it; what has no room beside the others is refused. Those who take part mirror stored_text.cpp,
+// pipeline_store.cpp and pipeline_runner.cpp line by line; which state
 // counts is asked of the real rule. Anyone may be killed before any of his steps: the hold of his session vanishes,
-// what is detached stays. A definition is one part here (several: stored_text.hpp, and its own tests).
+// what is detached stays. A definition is of one part or of two (stored_text.hpp).
 //
 // What is remembered beside the name, and compared after every step: which state counted last, of which run it was, and
 // which final one counted.
@@ -42,11 +43,13 @@ struct ProtocolRules {
   bool cancel_looks = true;            // if its state counts
   bool definition_first = true;        // of what is removed
   bool removes_what_it_saw = true;     // else whatever is there
-  bool own_tries = true;               // who adds takes away no other's try
+  bool one_text = true;                // only one has room
   bool stands_before_removing = true;  // looks if it has the hold still
+  bool tidies_after_the_dead = true;   // takes no part away whose writer may write the others
+  bool tidies_beside_no_text = true;   // no state while there is a text or may be one
 };
 
-enum class Role : Small { none, runner, failing_runner, canceller, adder, remover, operating };
+enum class Role : Small { none, runner, failing_runner, canceller, adder, remover, operating, tidier };
 
 enum class At : Small {
   start,
@@ -75,7 +78,13 @@ struct ProtocolEntry {
   PipelineStatus status = PipelineStatus::waiting;
   Small phase = 0;
   Small token = 0;
-  Small of = 0;  // whose, of a runner's hold
+  Small of = 0;  // whose, of a runner's hold and a part
+  Small weight = 0;
+
+  static constexpr Small nobody = 99;
+  static constexpr Small of_text = 4;  // of the last part
+  static constexpr Small of_runner = 2;
+  static constexpr Small capacity = 7;
 };
 
 struct Participant {
@@ -93,8 +102,9 @@ struct Participant {
   Small wrote = 0;
   Small stood = 0;  // it had its hold when it had looked at what it removes
   Small other = 0;  // token of the hold to be taken by force
+  Small parts = 0;  // of its try, that it wrote
   Small listed = 0;
-  std::array<Small, 7> list{};
+  std::array<Small, 12> list{};
 };
 
 struct Remembered {
@@ -106,13 +116,13 @@ struct Remembered {
 };
 
 struct ProtocolWorld {
-  std::array<ProtocolEntry, 16> entries{};
+  std::array<ProtocolEntry, 20> entries{};
   Small count = 0;
   Small last_token = 0;
   Small last_tag = 0;
   Small killed = 0;
   std::array<Participant, 5> people{};
-  std::array<Remembered, 4> tags{};
+  std::array<Remembered, 5> tags{};
 };
 static_assert(std::is_trivially_copyable_v<ProtocolWorld> && alignof(ProtocolWorld) == 1);
 static_assert(sizeof(PipelineStatus) == 1);
@@ -129,8 +139,14 @@ class Protocol {
     world_.people.at(people_++).role = role;
     return *this;
   }
+  /// Before it is defined.
+  Protocol& in_parts(Small parts) {
+    parts_ = parts;
+    return *this;
+  }
   Protocol& defined() {
-    put({ProtocolEntry::What::part, ++world_.last_tag});
+    ++world_.last_tag;
+    for (Small n = 1; n <= parts_; ++n) put_part(ProtocolEntry::nobody, n == parts_);
     world_.tags.at(world_.last_tag).added = 1;
     return *this;
   }
@@ -150,6 +166,13 @@ class Protocol {
     p.run = world_.entries[world_.count - 1U].run;
     p.status = PipelineStatus::done;
     p.wrote = 1;
+    return *this;
+  }
+  /// Who adds and looked before there was one.
+  Protocol& with_late_adder() {
+    Participant& p = world_.people.at(people_++);
+    p.role = Role::adder;
+    p.at = At::add_part;
     return *this;
   }
   Protocol& with_operator() {
@@ -179,16 +202,20 @@ class Protocol {
 
   void go_on();
   void at_end();
+  void is_tidy_in_the_end();
   [[nodiscard]] std::size_t states_left() const;
 
   // --- the name ------------------------------------------------------------------------------------------------------
 
   [[nodiscard]] std::span<const ProtocolEntry> entries() const { return {world_.entries.data(), world_.count}; }
   Small put(ProtocolEntry entry);
+  void put_part(Small of, bool last);
+  [[nodiscard]] Small used() const;
   void take(Small token);
   [[nodiscard]] const ProtocolEntry* runner() const;
   [[nodiscard]] bool has(Small token) const;
-  /// The tag; nothing: there is none.
+  [[nodiscard]] Small parts_there(Small tag) const;
+  /// The tag of the text; nothing: none is whole.
   [[nodiscard]] std::optional<Small> definition() const;
   [[nodiscard]] static std::string_view text_of(Small tag) { return std::string_view("0123456789").substr(tag, 1); }
 
@@ -219,9 +246,13 @@ class Protocol {
   void decide(Participant& p);
   void cancel(Small who);
   void add(Small who);
+  void withdraw(Participant& p);
   void remove(Small who);
+  void list(Participant& p, const ProtocolEntry& e) const { p.list.at(p.listed++) = e.token; }
   void list_all(Participant& p);
+  void list_remains(Participant& p);
   void take_away(Small who, At next);
+  void tidy(Small who);
 
   // --- for the reader ------------------------------------------------------------------------------------------------
 
@@ -231,6 +262,7 @@ class Protocol {
   ProtocolRules rules_;
   ProtocolWorld world_;
   Small people_ = 0;
+  Small parts_ = 1;
   bool has_operator_ = false;
   std::unordered_set<std::size_t> seen_;
   std::vector<Step> way_;

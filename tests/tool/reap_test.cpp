@@ -1,8 +1,13 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <memory>
 #include <string>
 
+#include "coordination/stored_text.hpp"
+#include "engine/segment_file.hpp"
+#include "process/participant.hpp"
+#include "process/primitive_client.hpp"
 #include "support/notify_socket.hpp"
 #include "support/tool.hpp"
 
@@ -57,6 +62,24 @@ TEST_F(Reap, OnceFreesWhatTheDeadHeldAndSaysSo) {
   const Finished again = run({"--json", "reap", "--once"});
   EXPECT_TRUE(has(again.out, R"("event":"swept","buried":0,"reclaimed":0)")) << again.out;
   EXPECT_TRUE(has(run({"lock", "acquire", "x", "--holder", "next", "-n"}).err, "bound"));
+}
+
+// As one that was killed while it registered a guard whose definition is long.
+TEST_F(Reap, FreesWhatIsLeftOfAGuardThatNeverWasWhole) {
+  ASSERT_EQ(run({"segment", "create"}).code(), 0);
+  {
+    const std::shared_ptr<process::Participant> one = process::Participant::join(engine::Mapping::open(segment_));
+    process::PrimitiveClient guard(one, "gate", {.kind = engine::Kind::guard});
+    coordination::keep(guard,
+                       "part 1/2 of 7 by " + std::to_string(one->slot()) + "." + std::to_string(one->incarnation()),
+                       "{", "definition");
+    EXPECT_TRUE(has(run({"reap", "--dry-run"}).out, "nothing to do")) << "it may be completed";
+  }
+  EXPECT_TRUE(has(run({"reap", "--dry-run"}).out, "would free an entry of guard gate, which is not there as a whole"));
+  const Finished f = run({"--json", "reap", "--once"});
+  EXPECT_TRUE(has(f.out, R"("event":"done","action":"free")")) << f.out;
+  EXPECT_TRUE(has(run({"reap", "--dry-run"}).out, "nothing to do"));
+  EXPECT_FALSE(has(run({"inspect", "--json"}).out, "gate")) << "the name too";
 }
 
 TEST_F(Reap, SaysThatItIsASemaphore) {

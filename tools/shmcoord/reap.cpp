@@ -15,8 +15,10 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "coordination/stale_warnings.hpp"
+#include "coordination/stored_text.hpp"
 #include "engine/segment_file.hpp"
 #include "process/clock.hpp"
 #include "process/participant.hpp"
@@ -33,8 +35,9 @@
 #include "shmcoord/snapshot_text.hpp"
 
 // The reaper in the foreground. It makes clean-up prompt; correctness never waits for it, any number may run, and each
-// may be killed at any instruction: all that it does to the segment is process::bury and process::sweep, which are made
-// for that. It keeps no state but what it watches, and of which stale holds it warned.
+// may be killed at any instruction: all that it does to the segment is process::bury, process::sweep and
+// coordination::take_away, which are made for that. It keeps no state but what it watches, and of which stale holds it
+// warned.
 //
 // A pass warns, then takes (C-16), both as of one time: nothing is taken that was not warned of. A single pass does so
 // too; a dry run names both and tells the journal nothing.
@@ -190,7 +193,43 @@ class Reaper {
     options.reclaim_stale = args_.reclaim;
     options.dry_run = args_.dry_run;
     options.warn = false;  // it was done just now
-    print(process::sweep(*mapping_, now_ns, options), summary, warnings.empty());
+    const process::SweepReport report = process::sweep(*mapping_, now_ns, options);
+    const bool nothing_left = tidy(now_ns);
+    print(report, summary, warnings.empty() && nothing_left);
+  }
+
+  /// What killed ones left of guards and pipelines. True: nothing.
+  bool tidy(std::int64_t now_ns) {
+    const std::vector<coordination::Remains> all = coordination::all_remains(*mapping_, now_ns);
+    for (const coordination::Remains& remains : all) {
+      process::Action action{process::Action::Kind::free_entry};
+      action.name_kind = remains.kind;
+      action.name = remains.name;
+      action.text =
+          fmt::format("{} of {} {}, which is not there as a whole",
+                      remains.holders.size() == 1 ? "an entry" : fmt::format("{} entries", remains.holders.size()),
+                      engine::word_of(remains.kind), remains.name);
+      if (!args_.dry_run && !take_away(remains)) continue;
+      emit({args_.dry_run ? "planned" : "done", &action, verb_of(action.kind) + ' ' + action.text, nullptr});
+    }
+    return all.empty();
+  }
+
+  bool take_away(const coordination::Remains& remains) {
+    try {
+      if (participant_ == nullptr) participant_ = process::Participant::join(mapping_, {.label = "reaper"});
+      coordination::take_away(participant_, remains);
+      return true;
+    } catch (const Error& error) {
+      emit({"notice", nullptr,
+            fmt::format("left what is left of {} {}: {}", engine::word_of(remains.kind), remains.name, error.what()),
+            nullptr});
+      return false;
+    }
+  }
+
+  [[nodiscard]] std::string verb_of(process::Action::Kind kind) const {
+    return args_.dry_run ? fmt::format("would {}", to_string(kind)) : std::string(past_of(kind));
   }
 
   void print(const Event& warning) {
@@ -204,16 +243,14 @@ class Reaper {
     emit(event);
   }
 
-  void print(const process::SweepReport& report, bool summary, bool nothing_stale) {
+  void print(const process::SweepReport& report, bool summary, bool nothing_else) {
     for (const process::Action& a : report.planned) {
-      const std::string verb =
-          args_.dry_run ? fmt::format("would {}", to_string(a.kind)) : std::string(past_of(a.kind));
-      emit({args_.dry_run ? "planned" : "done", &a, verb + ' ' + a.text, nullptr});
+      emit({args_.dry_run ? "planned" : "done", &a, verb_of(a.kind) + ' ' + a.text, nullptr});
     }
     if (!summary && report.planned.empty()) return;
     std::string text =
         fmt::format("{} sessions buried, {} leases or detached holds reclaimed", report.buried, report.reclaimed);
-    if (args_.dry_run) text = report.planned.empty() && nothing_stale ? "nothing to do" : "nothing was changed";
+    if (args_.dry_run) text = report.planned.empty() && nothing_else ? "nothing to do" : "nothing was changed";
     if (report.unsure != 0) text += fmt::format("; {} sessions are ending but not gone yet", report.unsure);
     emit({"swept", nullptr, text, &report});
   }
@@ -238,7 +275,7 @@ class Reaper {
 
   const ReapArgs& args_;
   std::shared_ptr<engine::Mapping> mapping_;
-  std::unique_ptr<process::Participant> participant_;
+  std::shared_ptr<process::Participant> participant_;
   std::optional<ReapFile> file_;
   coordination::StaleWarnings warnings_;
   const bool watching_;
