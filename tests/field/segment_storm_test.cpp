@@ -20,6 +20,7 @@
 #include "support/common.hpp"
 #include "support/face_fixture.hpp"
 #include "support/long_form.hpp"
+#include "support/process_child.hpp"
 
 // One segment name under many processes, threads and users at once.
 
@@ -114,7 +115,11 @@ TEST(SegmentStorm, F10_SixteenProcessesCreateOpenCrashAndRemove) {
   ChildPool pool(processes, first_seed,
                  [&](std::size_t, unsigned seed) { return start_child([&] { return body(seed); }); });
   const auto until = Clock::now() + (long_form() ? 180s : 1500ms);
-  while (Clock::now() < until && !::testing::Test::HasFailure()) {
+  const auto goes_on = [&] {
+    const bool raged = count[held] > 100U && count[removed] > 0U && crashed > 0U;
+    return Clock::now() < until + (raged ? 0s : 60s);  // where others have the CPUs, it takes its time
+  };
+  while (goes_on() && !::testing::Test::HasFailure()) {
     const auto ended = pool.take_ended();
     if (!ended) {
       if (random() % 256 == 0) pool.signal(random() % processes, SIGKILL);
@@ -219,8 +224,8 @@ TEST_F(StormTest, F23_EightThreadsWhileOneForksAThousandTimes) {
       EXPECT_TRUE(kept.is_current(token));
     }
   }
+  EXPECT_TRUE(test::eventually([&] { return rounds > 100U; }));
   threads.clear();
-  EXPECT_GT(rounds, 100U);
   EXPECT_TRUE(session.alive());
   EXPECT_EQ(kept.heartbeat(me).result, HeartbeatResult::refreshed);
   EXPECT_EQ(kept.release(me).result, ReleaseResult::released);
