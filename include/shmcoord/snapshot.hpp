@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,10 +54,13 @@ struct RestoreReport {
   SnapshotCounts restored = {};
   std::vector<LeftOut> left_out = {};
   std::vector<LeftOut> renewed = {};  ///< came back, but with new tokens
+  /// The group that the segment was open to, when this process may not give it to that one: it has the group of this
+  /// process.
+  std::optional<std::uint32_t> lost_group = {};
 };
 
 /// Makes a new segment from a snapshot. It appears under its name when all is in it; whoever dies here leaves none.
-/// Sizes and mode are those of the one that was saved. The snapshot itself is written anew before, with a higher
+/// Sizes, mode and group are those of the one that was saved. The snapshot itself is written anew before, with a higher
 /// reservation, so that restoring it once more gives no token twice.
 ///
 /// Errors, after each of which nothing was restored: snapshot_damaged (with the line, or what is wrong there),

@@ -11,6 +11,7 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "base/printable.hpp"
 #include "coordination/guard_store.hpp"
@@ -47,15 +48,25 @@ using process::PrimitiveClient;
   throw Error(Errc::segment_exists, "segment " + path + " exists; remove it first, or restore under another name");
 }
 
+bool may_give_to(gid_t group) {
+  if (::geteuid() == 0) return true;
+  const int most = ::getgroups(0, nullptr);
+  std::vector<gid_t> groups(most > 0 ? static_cast<std::size_t>(most) : 0);
+  const int got = ::getgroups(most > 0 ? most : 0, groups.data());
+  groups.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  groups.push_back(::getegid());
+  return std::find(groups.begin(), groups.end(), group) != groups.end();
+}
+
 /// A segment that has no name yet.
 class Unfinished {
  public:
-  Unfinished(const std::string& path, const SavedState& state) {
+  Unfinished(const std::string& path, const SavedState& state, std::optional<gid_t> group) {
     constexpr int tries = 100;
     for (int n = 0; n < tries; ++n) {
       temporary_ = engine::temporary_beside(path);
-      mapping_ = engine::Mapping::create(temporary_,
-                                         {.sizes = state.sizes, .mode = state.mode, .group = {}, .flags = state.flags});
+      mapping_ = engine::Mapping::create(
+          temporary_, {.sizes = state.sizes, .mode = state.mode, .group = group, .flags = state.flags});
       const bool mine = ::flock(mapping_->fd(), LOCK_EX | LOCK_NB) == 0 && mapping_->linked();
       if (mine) return;  // else it was taken for what a dead one left
     }
@@ -217,7 +228,9 @@ RestoreReport restore_snapshot(const std::string& file, std::string_view segment
   }
   if (struct stat there{}; ::lstat(path.c_str(), &there) == 0) throw_exists(path);
   engine::Mapping::clean_up_beside(path);
-  Unfinished unfinished(path, state);
+  const bool of_group = (state.mode & 0070U) != 0;  // else it is nothing to anybody
+  const bool gives = of_group && may_give_to(state.group);
+  Unfinished unfinished(path, state, gives ? std::optional(static_cast<gid_t>(state.group)) : std::nullopt);
   engine::Mapping& mapping = *unfinished.mapping();
   engine::Word64& floor = mapping.view().header().token_floor;
   RealPolicy::store(floor, std::max(RealPolicy::load(floor), state.token_reserved + engine::token_margin));
@@ -226,6 +239,7 @@ RestoreReport restore_snapshot(const std::string& file, std::string_view segment
     const std::shared_ptr<Participant> me = Participant::join(unfinished.mapping());
     report = Restoration(mapping, state, file).run(me);
   }
+  if (of_group && !gives) report.lost_group = state.group;
   // Before anybody can use it: from the same file tokens would be given out a second time.
   const SavedState made = coordination::state_of(mapping);
   state.token_reserved = made.token_reserved;

@@ -128,7 +128,10 @@ SavedState state_of(const engine::Mapping& mapping) {
   state.sizes = header.sizes;
   state.flags = header.flags;
   struct stat file {};
-  if (::fstat(mapping.fd(), &file) == 0) state.mode = file.st_mode & 0777U;
+  if (::fstat(mapping.fd(), &file) == 0) {
+    state.mode = file.st_mode & 0777U;
+    state.group = file.st_gid;
+  }
   std::uint64_t highest = RealPolicy::load(header.token_floor);
   const std::int64_t now_ns = process::real_clock().now_ns();
   process::Picture picture = process::take_picture(mapping, now_ns);

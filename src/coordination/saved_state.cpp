@@ -106,6 +106,7 @@ std::string first_line_of(const SavedState& state) {
                          {"journal", state.sizes.journal}}},
                        {"flags", state.flags},
                        {"mode", state.mode},
+                       {"group", state.group},
                        {"token_reserved", state.token_reserved}};
   std::string line = json::serialize(o);
   line.pop_back();  // the names follow
@@ -349,7 +350,7 @@ SavedState state_from(std::string_view text, const std::string& file) {
   const Line first(file, 1);
   if (!lines[0].ends_with(middle)) first.fail("the list of names does not begin here");
   const json::object o = first.parse(std::string(lines[0].substr(0, lines[0].size() - middle.size())) + "}");
-  first.only(o, {"shmcoord_snapshot", "saved_wall_ns", "boot", "segment", "instance", "sizes", "flags", "mode",
+  first.only(o, {"shmcoord_snapshot", "saved_wall_ns", "boot", "segment", "instance", "sizes", "flags", "mode", "group",
                  "token_reserved"});
   state.saved_wall_ns = first.duration(o, "saved_wall_ns");
   state.boot = first.text(o, "boot");
@@ -365,6 +366,7 @@ SavedState state_from(std::string_view text, const std::string& file) {
     first.fail("a segment cannot have " + fault);
   state.flags = first.number<std::uint32_t>(o, "flags", engine::journal_always);
   state.mode = first.number<std::uint32_t>(o, "mode", 0777);
+  state.group = first.number<std::uint32_t>(o, "group", std::numeric_limits<std::uint32_t>::max() - 1);
   state.token_reserved = first.number<std::uint64_t>(o, "token_reserved", core::seq_limit);
   std::set<std::string_view> seen;
   state.names.reserve(lines.size() - 2);

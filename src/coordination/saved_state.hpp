@@ -14,7 +14,7 @@
 
 namespace shmcoord::coordination {
 
-inline constexpr int snapshot_version = 2;
+inline constexpr int snapshot_version = 3;
 /// Of all that it says; some 146 years.
 inline constexpr std::int64_t longest_duration_ns = std::int64_t{1} << 62U;
 
@@ -62,6 +62,7 @@ struct SavedState {
   engine::Sizes sizes;
   std::uint32_t flags = 0;  // HeaderFlag
   std::uint32_t mode = 0600;
+  std::uint32_t group = 0;
   std::uint64_t token_reserved = 0;
   std::vector<SavedName> names;  // by name
   friend bool operator==(const SavedState&, const SavedState&) = default;

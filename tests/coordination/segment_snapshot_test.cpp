@@ -305,9 +305,11 @@ TEST_F(SegmentSnapshot, ADamageHasAPlaceAndNothingIsRestored) {
   refused("", "no snapshot");
   refused("{\"a\":1}\n", "no snapshot");
 
-  for (const char* const version : {":1,", ":3,"}) {
+  const auto is_version = [](int version) { return ":" + std::to_string(version) + ","; };
+  for (const int version : {coordination::snapshot_version - 1, coordination::snapshot_version + 1}) {
     std::string other = good;
-    other.replace(other.find(":2,"), 3, version);
+    const std::string own = is_version(coordination::snapshot_version);
+    other.replace(other.find(own), own.size(), is_version(version));
     write(file_, other);
     EXPECT_EQ(error_of([&] { (void)restore_snapshot(file_, name_ + "-never"); }).errc(), Errc::segment_version);
   }

@@ -77,6 +77,26 @@ TEST_F(Users, RootListsAndRemovesWhatIsAUsers) {
   EXPECT_EQ(as_owner("inspect"), 2) << said_;
 }
 
+// After a reboot those of the group find it as it was.
+TEST_F(Users, ARestoredSegmentIsOpenToItsGroup) {
+  const auto group = [this] { return shell("stat -c %g /dev/shm/shmcoord.$SHMCOORD_SEGMENT"); };
+  const std::string member = "setpriv --reuid 65534 --regid 65534 --groups 65500 ";
+  ASSERT_EQ(shell("chmod 0777 \"$SCRATCH\""), 0);
+  ASSERT_EQ(as_owner("segment remove"), 0) << said_;
+  ASSERT_EQ(shell(member + "$SHMCOORD segment create --mode 0660 --group 65500"), 0) << said_;
+  ASSERT_EQ(shell(member + "$SHMCOORD snapshot save \"$SCRATCH/s.json\""), 0) << said_;
+  ASSERT_EQ(as_owner("segment remove"), 0) << said_;
+  ASSERT_EQ(shell(member + "$SHMCOORD snapshot restore \"$SCRATCH/s.json\""), 0) << said_;
+  EXPECT_FALSE(said("group")) << said_;
+  EXPECT_EQ(group(), 0);
+  EXPECT_TRUE(said("65500")) << said_;
+  ASSERT_EQ(as_owner("segment remove"), 0) << said_;
+  ASSERT_EQ(as_owner("snapshot restore \"$SCRATCH/s.json\""), 0) << said_;
+  EXPECT_TRUE(said("open to group 65500, which you are not in")) << said_;
+  EXPECT_EQ(group(), 0);
+  EXPECT_TRUE(said("65534")) << said_;
+}
+
 TEST_F(Users, AWrongUserIsAUsageError) {
   for (const char* const wrong : {"nobody-of-that-name", "-1", "4294967295", "65534x", "''"}) {
     EXPECT_EQ(shell(std::string("$SHMCOORD --trust ") + wrong + " inspect"), 64) << wrong << said_;

@@ -51,6 +51,12 @@ std::vector<std::string> exceptions_of(const RestoreReport& report) {
   std::vector<std::string> lines;
   add_lines(lines, report.left_out, "was not restored");
   add_lines(lines, report.renewed, "has a new token");
+  if (report.lost_group) {
+    lines.push_back(fmt::format(
+        "the segment was open to group {0}, which you are not in, and is open to yours now; let one of that group or "
+        "root restore it",
+        *report.lost_group));
+  }
   return lines;
 }
 
@@ -58,6 +64,7 @@ void add_restored(json::object& to, const RestoreReport& report) {
   to["restored"] = counts_json(report.restored);
   to["left_out"] = left_out_json(report.left_out);
   to["new_tokens"] = left_out_json(report.renewed);
+  to["lost_group"] = report.lost_group ? json::value(*report.lost_group) : json::value(nullptr);
 }
 
 }  // namespace shmcoord::tool
