@@ -104,17 +104,18 @@ std::string where_it_is(const StoredPipeline& stored) {
 
 }  // namespace
 
-std::optional<StoredPipeline> stored_pipeline(const LockView& seen) {
+std::optional<StoredPipeline> stored_pipeline(const LockView& seen, const StoredPipeline* known) {
   auto text = stored_text(seen);
   if (!text) return std::nullopt;
   auto definition = [&] {
+    if (known != nullptr && known->text.tag == text->tag) return known->definition;
     try {
       return Pipeline::parse_json(text->text);
     } catch (const Error& e) {
       throw_unreadable(seen.name, e.what());
     }
   }();
-  StoredPipeline stored{*std::move(text), std::move(definition)};
+  StoredPipeline stored{*std::move(text), definition, definition};
   std::vector<StateName> names;
   std::vector<const GrantView*> grants;
   for (const GrantView& g : seen.holders) {
@@ -144,9 +145,10 @@ std::optional<StoredPipeline> stored_pipeline(const LockView& seen) {
   return stored;
 }
 
-std::optional<StoredPipeline> find_pipeline(const engine::Mapping& mapping, std::string_view id) {
+std::optional<StoredPipeline> find_pipeline(const engine::Mapping& mapping, std::string_view id,
+                                            const StoredPipeline* known) {
   const std::optional<LockView> seen = look_at(mapping, Kind::pipeline, id);
-  return seen ? stored_pipeline(*seen) : std::nullopt;
+  return seen ? stored_pipeline(*seen, known) : std::nullopt;
 }
 
 PipelineListing listing_of(StoredPipeline stored) {
@@ -298,7 +300,7 @@ void RunnerHold::on_lost(std::function<void()> callback) {
 bool RunnerHold::write(const Pipeline& pipeline) {
   if (!stands()) return false;
   const std::string mine = write_state(*client_, found_->text.tag, token_, pipeline);
-  const std::optional<StoredPipeline> now = find_pipeline(client_->participant().mapping(), client_->name());
+  const std::optional<StoredPipeline> now = find_pipeline(client_->participant().mapping(), client_->name(), &*found_);
   if (!now) {
     (void)client_->release(mine);
     return false;

@@ -60,6 +60,7 @@ namespace shmcoord::coordination {
 
 struct StoredPipeline {
   StoredText text;
+  Pipeline definition;  // none of it begun
   Pipeline pipeline;
   std::uint64_t run = 0;               // in which the state was written; 0: none was
   std::string state = {};              // the holder of the state that counts; empty: none was written
@@ -67,10 +68,13 @@ struct StoredPipeline {
   std::optional<process::GrantView> runner = {};
 };
 
-/// What a picture of the name says; nothing: none is there as a whole. Throws segment_corrupt.
-[[nodiscard]] std::optional<StoredPipeline> stored_pipeline(const process::LockView& seen);
+/// What a picture of the name says; nothing: none is there as a whole. Throws segment_corrupt. `known`: read before; if
+/// it is of the same definition, that is not read again.
+[[nodiscard]] std::optional<StoredPipeline> stored_pipeline(const process::LockView& seen,
+                                                            const StoredPipeline* known = nullptr);
 /// Throws wrong_type, segment_corrupt.
-[[nodiscard]] std::optional<StoredPipeline> find_pipeline(const engine::Mapping& mapping, std::string_view id);
+[[nodiscard]] std::optional<StoredPipeline> find_pipeline(const engine::Mapping& mapping, std::string_view id,
+                                                          const StoredPipeline* known = nullptr);
 [[nodiscard]] PipelineListing listing_of(StoredPipeline stored);
 /// By id; those that are not whole or damaged are left out.
 [[nodiscard]] std::vector<PipelineListing> list_pipelines(const process::Picture& picture);
