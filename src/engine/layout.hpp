@@ -8,14 +8,14 @@
 #include "engine/words.hpp"
 
 // The segment's structs. One set for debug and release; no pointers, no std types with hidden state, no PID as an
-// identity; every field has its offset asserted in layout_asserts.cpp and its golden line in tests. Change a field:
-// raise `layout_version`. Each table is an array in the (sparse) file; a page of it exists once the page bitmap says so
-// (segment_file.hpp), and is never touched before.
+// identity; every field has its offset asserted in layout_asserts.cpp and its golden line in tests. Change a field, or
+// what lies in one (the holders of coordination/stored_text.hpp): raise `layout_version`. Each table is an array in the
+// (sparse) file; a page of it exists once the page bitmap says so (segment_file.hpp), and is never touched before.
 
 namespace shmcoord::engine {
 
 inline constexpr std::uint64_t segment_magic = 0x64726f6f636d6873ULL;  // "shmcoord", little endian
-inline constexpr std::uint32_t layout_version = 6;
+inline constexpr std::uint32_t layout_version = 7;
 inline constexpr std::size_t cache_line = 64;
 inline constexpr std::size_t page_size = 4096;
 

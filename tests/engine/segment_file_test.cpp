@@ -275,8 +275,9 @@ TEST_F(SegmentFile, RefusesWhatDiffersAndPrintsBothSides) {
     overwrite(0, h);
     return refused(code);
   };
-  EXPECT_NE(with([](Header& h) { h.version = 7; }, Errc::segment_version)
-                .find("layout version 7, this library has " + std::to_string(layout_version)),
+  EXPECT_NE(with([](Header& h) { h.version = layout_version + 1; }, Errc::segment_version)
+                .find("layout version " + std::to_string(layout_version + 1) + ", this library has " +
+                      std::to_string(layout_version)),
             std::string::npos);
   with([](Header& h) { h.magic = __builtin_bswap64(h.magic); }, Errc::segment_version);
   EXPECT_NE(with([](Header& h) { h.word_bits = 32; }, Errc::segment_version).find("32, this library has 64"),

@@ -87,7 +87,9 @@ int make_link(const char* path) {
 }
 
 std::vector<Bad> all_bad() {
-  const std::string version = "layout version 7, this library has " + std::to_string(engine::layout_version);
+  constexpr std::uint32_t later = engine::layout_version + 1;
+  const std::string version =
+      "layout version " + std::to_string(later) + ", this library has " + std::to_string(engine::layout_version);
   const std::string magic = "a segment with 0x64726f6f636d6873";
   return {
       {"empty", Errc::segment_foreign, contents(""), {"it has 0 bytes", "the header alone has"}},
@@ -102,7 +104,7 @@ std::vector<Bad> all_bad() {
        Errc::segment_corrupt,
        [](const std::string& path) { return ::truncate(path.c_str(), 8192) == 0; },
        {"the file has 8192 bytes, its header says "}},
-      {"another version", Errc::segment_version, with(offsetof(Header, version), 7U), {version}},
+      {"another version", Errc::segment_version, with(offsetof(Header, version), later), {version}},
       {"another word size",
        Errc::segment_version,
        with(offsetof(Header, word_bits), 32U),
