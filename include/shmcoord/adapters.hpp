@@ -52,6 +52,7 @@ struct CommandOptions {
   std::string directory = {};                       ///< where it runs; empty: the working directory
   std::size_t max_output = std::size_t{64} << 10U;  ///< bytes of its output that are kept, the last ones
   std::chrono::milliseconds grace{500};             ///< from SIGTERM to SIGKILL when it has to be ended
+  std::vector<std::string> launcher = {};           ///< a program with arguments that runs the shell, as `nice` does
 };
 
 /// Commands by `/bin/sh -c` (S0-57, S1-78): in a process group of their own, with nothing to read, no descriptor and no

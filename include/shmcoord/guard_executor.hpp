@@ -24,6 +24,7 @@ namespace shmcoord {
 struct GuardDeadline {
   std::chrono::steady_clock::time_point at;
   std::stop_token stop;
+  int kept_open = -1;  ///< a descriptor that a command, and all that it starts, is to keep open; -1: none
 };
 
 // Every function of a port may throw: what() is then the reason for which it is not known, one line for people. Each is
@@ -118,6 +119,7 @@ class SHMCOORD_EXPORT GuardExecutor {
   struct Limits {
     std::chrono::nanoseconds timeout = std::chrono::seconds(30);  ///< for all together
     std::stop_token stop = {};
+    int kept_open = -1;  ///< as GuardDeadline::kept_open
   };
 
   /// Asks for all that the condition may need. Never throws because of a port, and never waits longer than the limits

@@ -48,6 +48,7 @@ struct GuardWaitOptions {
   std::chrono::nanoseconds recheck = std::chrono::seconds(1);
   std::chrono::nanoseconds evaluation_timeout = std::chrono::seconds(30);  ///< as GuardExecutor::Limits::timeout
   std::string directory = {};  ///< what relative paths of the condition start from; empty: the working directory
+  int kept_open = -1;          ///< as GuardDeadline::kept_open
   /// Told what this wait found, first and whenever it is another than before; the verdict may be somebody else's. By
   /// the waiting thread, which goes on when it returns; what it throws ends the wait.
   std::function<void(const GuardOutcome& outcome)> on_outcome = {};

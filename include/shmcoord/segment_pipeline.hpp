@@ -56,6 +56,7 @@ struct PipelineRunOptions {
   std::chrono::nanoseconds recheck = std::chrono::seconds(1);              ///< as GuardWaitOptions::recheck
   std::chrono::nanoseconds evaluation_timeout = std::chrono::seconds(30);  ///< as GuardExecutor::Limits::timeout
   std::string directory = {};                                              ///< as GuardWaitOptions::directory
+  int kept_open = -1;                                                      ///< as GuardDeadline::kept_open, of guards
   /// Told of each guard that failed and only warns (S0-59): its name and why. By the calling thread.
   std::function<void(const std::string& guard, const std::string& reason)> on_warning = {};
   /// Told each state, from the first on, when it is in the segment. By the calling thread.

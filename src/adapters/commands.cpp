@@ -13,7 +13,11 @@ namespace shmcoord::adapters {
 namespace {
 
 ShellRun run_of(const std::string& command, const CommandOptions& options) {
-  return {.command = command, .directory = options.directory, .grace = options.grace, .max_output = options.max_output};
+  return {.command = command,
+          .directory = options.directory,
+          .grace = options.grace,
+          .max_output = options.max_output,
+          .launcher = options.launcher};
 }
 
 class ShellCommands final : public GuardCommands {

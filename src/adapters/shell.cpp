@@ -33,7 +33,8 @@
 //   failure stands. What lies in the pipe when the command has ended is taken, once.
 // - Where SIGCHLD is ignored the kernel forgets how a child ended. Then an outer shell, whose own SIGCHLD is as it
 //   should be, writes the exit code into a pipe that the command does not have.
-// If we die here, the command goes on, with its output broken.
+// If we die here, the command goes on, with its output broken; and with what it was to keep open, by which others see
+// that something of us still runs.
 
 namespace shmcoord::adapters {
 namespace {
@@ -114,6 +115,7 @@ class SpawnActions {
 
   void from_null(int fd) { check(::posix_spawn_file_actions_addopen(&actions_, fd, "/dev/null", O_RDONLY, 0)); }
   void to(const Descriptor& from, int fd) { check(::posix_spawn_file_actions_adddup2(&actions_, from.get(), fd)); }
+  void close(int fd) { check(::posix_spawn_file_actions_addclose(&actions_, fd)); }
   void close_from(int fd) { check(::posix_spawn_file_actions_addclosefrom_np(&actions_, fd)); }
   void directory(const std::string& path) { check(::posix_spawn_file_actions_addchdir_np(&actions_, path.c_str())); }
   [[nodiscard]] const posix_spawn_file_actions_t* get() const noexcept { return &actions_; }
@@ -181,24 +183,35 @@ bool children_are_forgotten() {
   return (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_IGN;
 }
 
+// Above what shell scripts use for their own descriptors.
+constexpr int kept = 59;
+
 // Each of these ends is closed here once the command has its own.
-pid_t spawn(const ShellRun& run, const Descriptor& out, const Descriptor& errors, const Descriptor& exit_code) {
-  std::vector<std::string> arguments{"sh", "-c", run.command};
-  if (exit_code.valid()) {
-    arguments = {"sh", "-c", "/bin/sh -c \"$1\" 3>&-; echo $? >&3", "sh", run.command};
-  }
+pid_t spawn(const ShellRun& run, int kept_open, const Descriptor& out, const Descriptor& errors,
+            const Descriptor& exit_code) {
+  std::vector<std::string> arguments = run.launcher;
+  arguments.insert(arguments.end(), {"/bin/sh", "-c"});
+  if (exit_code.valid()) arguments.insert(arguments.end(), {"/bin/sh -c \"$1\" 3>&-; echo $? >&3", "sh"});
+  arguments.push_back(run.command);
   std::vector<std::string> environment = environment_with(run.environment);
   SpawnActions actions;
   actions.from_null(0);
   actions.to(out, 1);
   actions.to(errors, 2);
   if (exit_code.valid()) actions.to(exit_code, 3);
-  actions.close_from(exit_code.valid() ? 4 : 3);
+  const int first_closed = exit_code.valid() ? 4 : 3;
+  const Descriptor held(kept_open < 0 ? -1 : ::fcntl(kept_open, F_DUPFD_CLOEXEC, 10));  // its number may be 1 to 3
+  if (kept_open >= 0) {
+    if (!held.valid()) fail("it cannot be started", errno);
+    actions.to(held, kept);  // when all others have theirs
+    for (int fd = first_closed; fd < kept; ++fd) actions.close(fd);
+  }
+  actions.close_from(held.valid() ? kept + 1 : first_closed);
   if (!run.directory.empty()) actions.directory(run.directory);
   const SpawnAttributes attributes;
   pid_t pid = 0;
-  const int error = ::posix_spawn(&pid, "/bin/sh", actions.get(), attributes.get(), pointers_to(arguments).data(),
-                                  pointers_to(environment).data());
+  const int error = ::posix_spawnp(&pid, arguments[0].c_str(), actions.get(), attributes.get(),
+                                   pointers_to(arguments).data(), pointers_to(environment).data());
   if (error != 0) {
     fail("it cannot be started" + (run.directory.empty() ? "" : " in '" + base::printable(run.directory) + "'"), error);
   }
@@ -305,7 +318,8 @@ ShellResult run_shell(const ShellRun& run, const GuardDeadline& deadline) {
   Pipe out = make_pipe();
   Pipe errors = run.separate_errors ? make_pipe() : Pipe{};
   Pipe exit_code = children_are_forgotten() ? make_pipe() : Pipe{};
-  ProcessGroup group(spawn(run, out.write, run.separate_errors ? errors.write : out.write, exit_code.write));
+  ProcessGroup group(
+      spawn(run, deadline.kept_open, out.write, run.separate_errors ? errors.write : out.write, exit_code.write));
   out.write.reset();
   errors.write.reset();
   exit_code.write.reset();

@@ -16,6 +16,7 @@ struct ShellRun {
   std::string directory = {};
   std::chrono::milliseconds grace{500};
   std::size_t max_output = 0;    ///< bytes that are kept of the end of each stream
+  std::vector<std::string> launcher = {};
   bool separate_errors = false;  ///< standard error goes into `errors`, else with the output, in order
   std::vector<std::pair<std::string, std::string>> environment = {};  ///< beside that of this process
 };
@@ -32,7 +33,7 @@ struct ShellResult {
   [[nodiscard]] std::string detail() const;
 };
 
-/// Runs a command to its end as CommandOptions in adapters.hpp tell; throws std::runtime_error as told there. When it
+/// Runs a command to its end, with what the deadline says is kept open, as CommandOptions in adapters.hpp tell; throws std::runtime_error as told there. When it
 /// returns or throws, nothing of the command runs that could be ended, and no descriptor or zombie of it is left.
 [[nodiscard]] ShellResult run_shell(const ShellRun& run, const GuardDeadline& deadline);
 

@@ -177,7 +177,7 @@ GuardInputs ask_slow_ones(std::shared_ptr<const GuardPorts> ports, std::vector<G
   const std::chrono::steady_clock::time_point now{std::chrono::nanoseconds(process::real_clock().now_ns())};
   const auto longest = std::chrono::steady_clock::time_point::max() - now;
   gathering->deadline = {now + std::clamp<std::chrono::nanoseconds>(limits.timeout, {}, longest),
-                         gathering->enough.get_token()};
+                         gathering->enough.get_token(), limits.kept_open};
   const std::size_t threads = std::min(most_threads, gathering->questions.size());
   std::size_t started = 0;
   for (; started < threads; ++started) {

@@ -104,7 +104,7 @@ std::optional<GuardOutcome> GuardWaiting::evaluate() {
   files_are_watched_ = files_->arm();
   (void)files_->take_changed();
   const std::int64_t began = now_ns();
-  GuardExecutor::Limits limits{options_.evaluation_timeout, options_.stop};
+  GuardExecutor::Limits limits{options_.evaluation_timeout, options_.stop, options_.kept_open};
   const bool cut = !once_ && deadline_ns_ - began < limits.timeout.count();
   if (cut) limits.timeout = std::chrono::nanoseconds(std::max<std::int64_t>(deadline_ns_ - began, 0));
   const GuardInputs inputs = executor_.gather(guard_.condition, limits);

@@ -155,6 +155,7 @@ class Run {
     options.recheck = options_.recheck;
     options.evaluation_timeout = options_.evaluation_timeout;
     options.directory = options_.directory;
+    options.kept_open = options_.kept_open;
     coordination::GuardWaiting waiting(session_->participant, executor_, options, guard);
     const process::Participant& me = *session_->participant;
     std::optional<GuardOutcome> last;

@@ -123,6 +123,18 @@ TEST_F(PipelineTool, AKilledRunnerTakesItsCommandAlongAndIsFollowed) {
   EXPECT_EQ(content("log"), "a\nb\nb\n");
 }
 
+TEST_F(PipelineTool, AKilledRunnerTakesTheCommandOfAGuardAlong) {
+  const auto runner = begin(R"j({"id": "p", "phases": [
+    {"name": "a", "locks": ["main"], "post": "command('sleep 1000 & echo $! > $SCRATCH/pid; wait')"}]})j");
+  ASSERT_TRUE(eventually([&] { return there("pid") && !content("pid").empty(); }));
+  const pid_t command = static_cast<pid_t>(std::stol(content("pid")));
+  EXPECT_EQ(run({"lock", "acquire", "main", "--holder", "x", "-n"}).code(), 1);
+  runner->signal(SIGKILL);
+  EXPECT_EQ(run({"lock", "acquire", "main", "--holder", "x", "-w", "10s"}).code(), 0);
+  EXPECT_TRUE(process_gone(command)) << "before the next holder gets in";
+  EXPECT_TRUE(status("p").at("runner").is_null());
+}
+
 TEST_F(PipelineTool, ACommandThatFailsCanBeResumed) {
   const auto text = R"j({"id": "p", "phases": [
     {"name": "a", "command": "echo a >> $SCRATCH/log"}, {"name": "b", "command": "test -e $SCRATCH/ok || exit 3"}]})j";
@@ -271,6 +283,42 @@ TEST_F(PipelineTool, CtrlCWhileACommandRunsIsAnInterruption) {
               AllOf(HasSubstr("pipeline 'p' was interrupted in phase 'a'"), HasSubstr("COMMAND_EXIT_CODE=\"130\"")));
   EXPECT_EQ(status("p").at("status"), "running") << "to be resumed, not failed";
   shell->signal(SIGKILL);
+}
+
+// A program that tidies up and exits with 0 is none that was not told to end.
+TEST_F(PipelineTool, CtrlCThatTheCommandHandlesIsAnInterruptionToo) {
+  if (start_shell("command -v script")->wait().code() != 0) {
+    GTEST_SKIP() << "script(1) of util-linux is not installed";
+  }
+  file(R"j({"id": "p", "phases": [
+    {"name": "a", "command": "trap 'echo tidied; exit 0' INT; touch $SCRATCH/in; while :; do sleep 0.05; done"},
+    {"name": "b", "command": "touch $SCRATCH/b"}]})j");
+  const auto shell = start_shell(
+      "mkfifo $SCRATCH/keys; (exec 3<>$SCRATCH/keys; cat <&3) | "
+      "script -qefc \"$SHMCOORD pipeline run $SCRATCH/p.json\" $SCRATCH/tty");
+  ASSERT_TRUE(eventually([&] { return there("in"); })) << shell->err();
+  ASSERT_EQ(start_shell("printf '\\003' >$SCRATCH/keys")->wait().code(), 0);
+  ASSERT_TRUE(eventually([&] { return content("tty").find("COMMAND_EXIT_CODE") != std::string::npos; }))
+      << content("tty");
+  EXPECT_THAT(content("tty"), AllOf(HasSubstr("tidied"), HasSubstr("COMMAND_EXIT_CODE=\"130\"")));
+  EXPECT_FALSE(there("b"));
+  shell->signal(SIGKILL);
+}
+
+TEST_F(PipelineTool, ACommandThatDoesNotEndIsKilledAfterTheGrace) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const auto runner = begin(R"j({"id": "p", "phases": [
+      {"name": "a", "command": "trap '' TERM INT; touch $SCRATCH/in; while :; do sleep 0.05; done"},
+      {"name": "b", "command": "touch $SCRATCH/b"}]})j",
+                              {"--grace", "50ms"});
+    ASSERT_TRUE(eventually([&] { return there("in"); })) << runner->err();
+    runner->signal(signal);
+    EXPECT_EQ(runner->wait().code(), 128 + signal);
+    EXPECT_FALSE(there("b"));
+    EXPECT_EQ(status("p").at("status"), "running") << "to be resumed";
+    EXPECT_EQ(run({"pipeline", "cancel", "p"}).code(), 0);
+    std::filesystem::remove(path("in"));
+  }
 }
 
 TEST_F(PipelineTool, AGuardThatWarnsIsToldOnce) {

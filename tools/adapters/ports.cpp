@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "adapters/with_parent.hpp"
 #include "shmcoord/adapters.hpp"
 #include "shmcoord/messages.hpp"
 
@@ -120,7 +121,8 @@ class Warnings {
 
 std::function<void()> add_adapters(GuardPorts& ports, const AskOptions& options) {
   const auto calls = std::make_shared<Calls>();
-  const adapters::CommandOptions commands{.directory = options.directory};
+  adapters::CommandOptions commands{.directory = options.directory};
+  if (options.end_with_us) commands.launcher = with_parent();
   const std::string here = options.directory.empty() ? "." : options.directory;
   ports.repository = adapters::git_repository(options.repository.value_or(here));
   ports.files = adapters::files({.base_dir = options.directory});

@@ -29,7 +29,8 @@
 // session, starts one command after the other and sees their trees end.
 //
 // If we die here: the guardian ends what runs, and our slot is not dead before it has; then everything that the phase
-// held is free, and the pipeline is one that nobody runs. Loss or cancellation while a command runs ends the command.
+// held is free, and the pipeline is one that nobody runs. So it is with the command of a guard
+// (adapters/with_parent.hpp). Loss or cancellation while a command runs ends the command.
 
 namespace shmcoord::tool {
 namespace {
@@ -186,7 +187,8 @@ PipelineRunResult run_or_take_back(Session& session, SegmentPipeline& pipeline, 
 /// `open`: puts the pipeline into the segment, or finds it there.
 int run_pipeline(const Arguments& arguments, const Pipeline& definition, IfMissing if_missing,
                  const std::function<SegmentPipeline(Session&)>& open) {
-  const AskOptions asked = ask_options_of(arguments);
+  AskOptions asked = ask_options_of(arguments);
+  asked.end_with_us = true;  // they are of a phase, which must not go on then
   PipelineRunOptions options;
   if (const auto text = arguments.value("--recheck")) options.recheck = parse_duration("--recheck", *text);
   if (const auto text = arguments.value("--timeout")) options.evaluation_timeout = parse_duration("--timeout", *text);
@@ -211,6 +213,7 @@ int run_pipeline(const Arguments& arguments, const Pipeline& definition, IfMissi
   bool in_vain = false;
   const auto& state = detail::Access::usable_state(session);
   options.stop = stopping.token();
+  options.kept_open = state->participant->inherited_lock();  // a guard's command is of the phase, as its own command
   options.on_change = [&](const Pipeline& now) {
     view.changed(now);
     if (now.blocked() && now.blocked()->guard_id.empty() && waits_for_those_around(now, *state)) {

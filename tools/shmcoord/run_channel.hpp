@@ -15,7 +15,7 @@ namespace shmcoord::tool {
 struct Order {
   enum class Kind : std::int32_t { start, signal, end };
   Kind kind = Kind::signal;
-  std::int32_t signal = 0;      // signal
+  std::int32_t signal = 0;      // signal; end: instead of SIGTERM
   std::int32_t foreground = 0;  // start: the command gets the terminal
   std::int32_t which = 0;       // start: number of the command
   std::int64_t grace_ns = 0;    // end: from SIGTERM to SIGKILL
@@ -26,6 +26,7 @@ struct Report {
     started,  // pid of the command
     failed,   // errno of exec
     stopped,  // signal that stopped the command
+    typed,    // signal that the terminal sent to the command
     exited,   // code or signal; tree_goes_on: processes are left
     gone,     // after exited with tree_goes_on: nothing is left
   };

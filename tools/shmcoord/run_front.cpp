@@ -88,12 +88,17 @@ class Watch {
     (void)guardian_.channel().send(order);
   }
 
-  void end_after_loss() {
-    lost_ = true;
+  void send_end(int signal) {
     Order order;
     order.kind = Order::Kind::end;
+    order.signal = signal;
     order.grace_ns = task_.grace_ns;
     (void)guardian_.channel().send(order);
+  }
+
+  void end_after_loss() {
+    lost_ = true;
+    send_end(SIGTERM);
     say_error("lost", bell_.text() + "; ending the command");
   }
 
@@ -101,11 +106,13 @@ class Watch {
     signalfd_siginfo info{};
     if (::read(signals, &info, sizeof info) != sizeof info) return;
     const int signal = static_cast<int>(info.ssi_signo);
-    if (std::find(ending.begin(), ending.end(), signal) != ending.end()) signal_ = signal;
+    const bool ends = std::find(ending.begin(), ending.end(), signal) != ending.end();
+    if (ends) signal_ = signal;
     if (signal == SIGCONT) {
       // Continued in the foreground after the command had asked for the terminal in vain.
       if (has_terminal_ && command_ != 0 && terminal_.ours()) terminal_.give_to(command_);
     }
+    if (ends && task_.again) return send_end(signal);  // no other command is to begin, so this one must come to an end
     send_signal(signal);
   }
 
@@ -124,6 +131,7 @@ class Watch {
         done_ = true;
         return;
       case Report::Kind::stopped: return on_stopped(report->value);
+      case Report::Kind::typed: signal_ = report->value; return;
       case Report::Kind::exited:
         code_ = report->by_signal != 0 ? exit_by_signal + report->value : report->value;
         how_ = end_text(report->by_signal != 0, report->value);

@@ -50,6 +50,53 @@ struct Launch {
 }
 // NOLINTEND(bugprone-unsafe-functions,clang-analyzer-unix.Vfork,clang-analyzer-security.insecureAPI.vfork)
 
+/// A process in the command's group that hears what is typed at its terminal: Ctrl-C goes to that group alone, and a
+/// command that tidies up and exits with 0 does not say that it was told to end.
+class Ear {
+ public:
+  Ear() = default;
+  Ear(const Ear&) = delete;
+  Ear& operator=(const Ear&) = delete;
+  ~Ear() { finish(); }
+
+  void listen(pid_t group, int lock, const Channel& channel) {
+    const pid_t guardian = ::getpid();
+    pid_ = ::fork();
+    if (pid_ == 0) hear(guardian, group, lock, channel);
+    if (pid_ > 0) ::setpgid(pid_, group);
+  }
+  [[nodiscard]] pid_t pid() const noexcept { return pid_; }
+  void gone() noexcept { pid_ = -1; }
+  /// What was typed until now is told before this returns.
+  void finish() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGRTMIN);
+    ::kill(pid_, SIGCONT);
+    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    pid_ = -1;
+  }
+
+ private:
+  [[noreturn]] static void hear(pid_t guardian, pid_t group, int lock, const Channel& channel) {
+    ::setpgid(0, group);
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != guardian) ::_exit(0);
+    if (lock >= 0) ::close(lock);
+    sigset_t heard;
+    ::sigemptyset(&heard);
+    for (const int signal : {SIGINT, SIGQUIT, SIGRTMIN}) ::sigaddset(&heard, signal);
+    for (;;) {
+      // All are blocked here, as in the guardian; of those that are pending the lowest comes first, SIGRTMIN last.
+      const int signal = ::sigwaitinfo(&heard, nullptr);
+      if (signal == SIGRTMIN) ::_exit(0);
+      if (signal > 0) channel.send({Report::Kind::typed, signal, 0, 0});
+    }
+  }
+
+  pid_t pid_ = -1;
+};
+
 std::int64_t now_ms() {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
@@ -115,6 +162,7 @@ class Watch {
       channel_.send({Report::Kind::failed, why, 0, 0});
       return false;
     }
+    if (task_.again && task_.terminal >= 0) ear_.listen(command_, lock_, channel_);
     channel_.send({Report::Kind::started, command_, 0, 0});
     return true;
   }
@@ -148,10 +196,12 @@ class Watch {
         }
         return false;
       }
+      if (pid == ear_.pid()) ear_.gone();
       if (pid != command_) continue;
       if (WIFSTOPPED(status)) {
         channel_.send({Report::Kind::stopped, WSTOPSIG(status), 0, 0});
       } else {
+        ear_.finish();
         reaped_ = true;
         status_ = status;
       }
@@ -202,8 +252,8 @@ class Watch {
     switch (got->order.kind) {
       case Order::Kind::signal: return pass_on(got->order.signal);
       case Order::Kind::end:
-        pass_on(SIGTERM);
-        if (!reaped_) signal_others(SIGTERM, command_);
+        pass_on(got->order.signal != 0 ? got->order.signal : SIGTERM);
+        if (!reaped_) signal_others(passed_on_.back(), command_);
         pass_on(SIGCONT);
         if (!kill_at_ms_) kill_at_ms_ = now_ms() + got->order.grace_ns / 1'000'000;
         return;
@@ -223,6 +273,7 @@ class Watch {
   void kill_all() {
     if (!reaped_) ::kill(-command_, SIGKILL);
     end_tree(command_, command_, &status_, &reaped_);
+    ear_.gone();
     kill_at_ms_.reset();
   }
 
@@ -231,6 +282,7 @@ class Watch {
   int child_fd_ = -1;
   int lock_ = -1;
   pid_t command_ = 0;
+  Ear ear_;
   int status_ = 0;
   bool reaped_ = false;
   bool exit_told_ = false;
