@@ -33,8 +33,9 @@ struct ShellResult {
   [[nodiscard]] std::string detail() const;
 };
 
-/// Runs a command to its end, with what the deadline says is kept open, as CommandOptions in adapters.hpp tell; throws std::runtime_error as told there. When it
-/// returns or throws, nothing of the command runs that could be ended, and no descriptor or zombie of it is left.
+/// Runs a command to its end, with what the deadline says is kept open, as CommandOptions in adapters.hpp tell; throws
+/// std::runtime_error as told there. When it returns or throws, nothing of the command runs that could be ended, and no
+/// descriptor or zombie of it is left.
 [[nodiscard]] ShellResult run_shell(const ShellRun& run, const GuardDeadline& deadline);
 
 }  // namespace shmcoord::adapters

@@ -1,10 +1,12 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "rules.hpp"
 
@@ -58,6 +60,23 @@ TEST(RepositoryItself, WasRead) {
   EXPECT_GT(repository().files.size(), 20U);
   for (const auto* name : {"README.md", "src", "include", "tests"}) {
     EXPECT_TRUE(tidy::is_one_of(name, repository().top_level)) << name;
+  }
+}
+
+// Who includes shmcoord.hpp has all of it but for components, fakes, and what no program includes.
+TEST(RepositoryItself, HasItsWholeFaceInOneHeader) {
+  constexpr std::array others{"shmcoord.hpp", "adapters.hpp", "tasks.hpp", "testing.hpp", "export.hpp"};
+  std::string face;
+  std::vector<std::string> headers;
+  for (const auto& file : repository().files) {
+    const fs::path path = file.path;
+    if (path == "include/shmcoord/shmcoord.hpp") face = file.text;
+    if (path.parent_path() == "include/shmcoord") headers.push_back(path.filename());
+  }
+  ASSERT_FALSE(face.empty());
+  for (const std::string& header : headers) {
+    if (tidy::is_one_of(header, others)) continue;
+    EXPECT_NE(face.find("#include \"shmcoord/" + header + "\""), std::string::npos) << header;
   }
 }
 
