@@ -272,6 +272,12 @@ TEST(PipelineJson, WhatIsOfAnotherTypeIsToldWhere) {
 TEST(PipelineJson, WhatCannotBeIsToldWhere) {
   expect_mistake(R"({"id": @"", "phases": [{"name": "a"}]})", "the id of the pipeline '' is empty");
   expect_mistake(R"({"id": @"a\u0000", "phases": [{"name": "a"}]})", R"(the id of the pipeline 'a\x00' contains a)");
+  const std::string longest(246, 'p');  // its holder is "pipeline:…"
+  for (const char* const more : {"p", "ppppppppp", "pppppppppp"}) {
+    expect_mistake(R"({"id": @")" + longest + more + R"(", "phases": [{"name": "a"}]})",
+                   "the id of the pipeline '" + longest.substr(0, 60) + "…' is longer than 246 bytes");
+  }
+  EXPECT_EQ(Pipeline::parse_json(R"({"id": ")" + longest + R"(", "phases": [{"name": "a"}]})").id(), longest);
   expect_mistake(R"({"id": "p", "phases": [{"name": @"a\n"}]})", R"(the name of phase 1 'a\n' contains a control)");
   expect_mistake(R"({"id": "p", "phases": [{"name": "a"}, {"name": "b"}, {"command": "x", "name": @"a"}]})",
                  "there are two phases 'a'");

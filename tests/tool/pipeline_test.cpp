@@ -228,6 +228,8 @@ TEST_F(PipelineTool, AMistakeInTheFileIsToldWithItsPlace) {
        "line 2, column 37: there are two phases 'a'");
   says("{\"id\": \"p\",\n \"fases\": []}", "line 2, column 2");
   says("", "line 1");
+  says("{\"id\": \"" + std::string(247, 'p') + "\", \"phases\": [{\"name\": \"a\"}]}",
+       "line 1, column 8: the id of the ");
   says("{\"id\": \"p\", \"phases\": []}", "has no phases");
   EXPECT_EQ(run({"pipeline", "run", path("none.json")}).code(), 64);
   EXPECT_EQ(run({"pipeline", "run", scratch_}).code(), 64);
@@ -237,13 +239,23 @@ TEST_F(PipelineTool, AMistakeInTheFileIsToldWithItsPlace) {
   EXPECT_EQ(run({"pipeline", "cancel", "p"}).code(), 2);
 }
 
+TEST_F(PipelineTool, TheLongestIdAndNamesRun) {
+  const std::string id(246, 'i');
+  const std::string name(255, 'n');
+  const Finished got = begin(R"j({"id": ")j" + id + R"j(", "phases": [{"name": ")j" + name + R"j(", "locks": [")j" +
+                             name + R"j("], "pre": "lock_free(main)", "command": "true"}]})j")
+                           ->wait();
+  EXPECT_EQ(got.code(), 0) << got.err;
+  EXPECT_EQ(status(id).at("status"), "done");
+}
+
 TEST_F(PipelineTool, OnATerminalItIsDrawnInItsPlace) {
   if (start_shell("command -v script")->wait().code() != 0) {
     GTEST_SKIP() << "script(1) of util-linux is not installed";
   }
   ASSERT_EQ(run({"lock", "acquire", "main", "--holder", "ci"}).code(), 0);
   file(R"j({"id": "p", "phases": [{"name": "first"}, {"name": "second", "pre": "lock_free(main)"}]})j");
-  const auto shell = start_shell("script -qefc \"$SHMCOORD pipeline run $SCRATCH/p.json\" $SCRATCH/tty");
+  const auto shell = start_shell("TERM=xterm script -qefc \"$SHMCOORD pipeline run $SCRATCH/p.json\" $SCRATCH/tty");
   ASSERT_TRUE(becomes("p", "blocked"));
   ASSERT_TRUE(eventually([&] { return content("tty").find("waiting  second") != std::string::npos; }))
       << content("tty");
