@@ -379,8 +379,9 @@ constexpr std::array snapshot_restore_more{
     "is stale again. Each other hold is named.",
     "After several restores, one on top of the other, a token may be too old to be kept; then the hold gets a new one, "
     "and that is told.",
-    "A file that was damaged is refused as a whole, and the place of the damage is told. The file is written anew with "
-    "a higher reservation, so that no token is given out twice.",
+    "The file is written anew with a higher reservation, so that no token is given out twice: who restores must be "
+    "able to replace it. A file that was damaged is refused as a whole, and the place of the damage is told; an older "
+    "copy, or a segment made without one, may give out tokens a second time.",
 };
 constexpr std::array reap_more{
     "Each pass tells once of every hold whose lease ran out, here and as the event lock:stale or semaphore:stale, and "
