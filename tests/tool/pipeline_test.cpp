@@ -266,6 +266,43 @@ TEST_F(PipelineTool, OnATerminalItIsDrawnInItsPlace) {
                           HasSubstr("done     second")));
 }
 
+// What is drawn next begins on a line of its own.
+TEST_F(PipelineTool, OnATerminalWhatACommandWroteStays) {
+  if (start_shell("command -v script")->wait().code() != 0) {
+    GTEST_SKIP() << "script(1) of util-linux is not installed";
+  }
+  file(R"j({"id": "p", "phases": [{"name": "a", "command": "printf 12345"}, {"name": "b", "command": "printf 6"}]})j");
+  ASSERT_EQ(start_shell("TERM=xterm script -qefc \"stty cols 60; $SHMCOORD pipeline run $SCRATCH/p.json\" $SCRATCH/tty")
+                ->wait()
+                .code(),
+            0);
+  const std::string next_line = std::string(60, ' ') + "\r\r\x1b[2K";
+  EXPECT_THAT(content("tty"), AllOf(HasSubstr("12345" + next_line), HasSubstr("6" + next_line)));
+}
+
+TEST_F(PipelineTool, ATerminalThatCannotDrawGetsLines) {
+  if (start_shell("command -v script")->wait().code() != 0) {
+    GTEST_SKIP() << "script(1) of util-linux is not installed";
+  }
+  file(R"j({"id": "p", "phases": [{"name": "a", "command": "true"}]})j");
+  for (const char* const environment : {"TERM=dumb", "-u TERM", "TERM="}) {
+    const std::string command = std::string("env ") + environment + " $SHMCOORD pipeline run $SCRATCH/p.json";
+    ASSERT_EQ(start_shell("script -qefc \"" + command + "\" $SCRATCH/tty")->wait().code(), 0);
+    EXPECT_THAT(content("tty"), AllOf(HasSubstr("shmcoord: pipeline 'p': [1/1] a: /bin/sh -c true\r\n"),
+                                      HasSubstr("pipeline 'p' is done"), Not(HasSubstr("\x1b["))))
+        << environment;
+  }
+}
+
+TEST_F(PipelineTool, ALongCommandIsShownAsOneLine) {
+  const Finished got =
+      begin(R"j({"id": "p", "phases": [{"name": "a", "command": ": )j" + std::string(100'000, 'y') + R"j("}]})j")
+          ->wait();
+  EXPECT_EQ(got.code(), 0);
+  EXPECT_THAT(got.err, HasSubstr("[1/1] a: /bin/sh -c : yyy"));
+  EXPECT_LT(got.err.size(), 300U);
+}
+
 // Typed at a terminal it goes to the command alone, which is in the foreground.
 TEST_F(PipelineTool, CtrlCWhileACommandRunsIsAnInterruption) {
   if (start_shell("command -v script")->wait().code() != 0) {
@@ -293,8 +330,14 @@ TEST_F(PipelineTool, AGuardThatWarnsIsToldOnce) {
   EXPECT_EQ(got.code(), 0);
   const std::string warning = "shmcoord: warning: guard 'p/a/pre' not passed: file '/nothing' does not exist\n";
   EXPECT_THAT(got.err, HasSubstr(warning));
+  const Finished json = run({"--json", "pipeline", "run", path("p.json")});
+  const std::size_t at = json.err.rfind("{\"time\"", json.err.find("\"warning\""));
+  ASSERT_NE(at, std::string::npos) << json.err;
+  const json::object line = json::parse(json.err.substr(at, json.err.find('\n', at) - at)).as_object();
+  EXPECT_EQ(line.at("id"), "p");
+  EXPECT_EQ(line.at("warning"), (json::object{{"guard", "p/a/pre"}, {"reason", "file '/nothing' does not exist"}}));
   const std::string out = run({"events", "--no-follow", "guard:failed"}).out;
-  EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 1) << out;
+  EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 2) << out << "once by each run";
 }
 
 TEST_F(PipelineTool, WaitsForNoLockOfTheRunAroundIt) {

@@ -334,7 +334,9 @@ constexpr const char* pipeline_goes_on =
 constexpr const char* pipeline_commands_get =
     "A command finds the segment, the pipeline, the phase and what it holds in SHMCOORD_SEGMENT, SHMCOORD_PIPELINE, "
     "SHMCOORD_PHASE, SHMCOORD_HOLDER (pipeline:ID), SHMCOORD_TOKEN and SHMCOORD_TOKENS, as of `run`. With --json "
-    "standard output still belongs to the commands: each state is a line of JSON on standard error.";
+    "standard output still belongs to the commands: each state is a line of JSON on standard error, "
+    "with `time` and `id`, and so is each guard that only warned, in `warning` with `guard` and `reason`, and the end, "
+    "in `result`.";
 constexpr std::array pipeline_run_more{
     "FILE (-: standard input) is JSON: {\"id\": \"release\", \"phases\": [{\"name\": \"build\", \"command\": "
     "[\"make\", "
