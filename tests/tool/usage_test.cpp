@@ -325,6 +325,32 @@ TEST_F(Usage, CompletionCompletes) {
   EXPECT_EQ(complete("run -l")("--"), "\n") << "a value is expected";
 }
 
+TEST_F(Usage, HelpAndManualTellOfAllThatThereIs) {
+  const std::string page = run({"manual"}).out;
+  const std::string help = run({"help"}).out;
+  for (const char* const word : {"SHMCOORD_PIPELINE", "SHMCOORD_PHASE", "SHMCOORD_HELD", "SHMCOORD_SESSION"}) {
+    EXPECT_NE(page.find(std::string(".TP\n") + word + "\n"), std::string::npos) << word;
+  }
+  EXPECT_NE(page.find("locks, semaphores, guards and pipelines between"), std::string::npos);
+  EXPECT_NE(page.find("A snapshot is"), std::string::npos);
+  EXPECT_NE(page.find("\n.TP\n75\n\\(garun\\(ga: the hold was lost while the command ran; \\(gapipeline run\\(ga"),
+            std::string::npos);
+  EXPECT_TRUE(help.starts_with("shmcoord [-s NAME|PATH] [--json] COMMAND ...\nLocks, semaphores, guards and pipe"));
+  EXPECT_NE(run({"help", "segment", "create"}).out.find("locks, semaphores, guards and pipelines"), std::string::npos);
+  // The commands of a group stand together.
+  std::istringstream lines(help.substr(help.find("Commands:\n") + 10));
+  std::set<std::string> groups;
+  std::string last;
+  for (std::string line; std::getline(lines, line) && !line.empty();) {
+    const std::string group = line.substr(2, line.find(' ', 2) - 2);
+    if (group != last) {
+      EXPECT_TRUE(groups.insert(group).second) << group;
+    }
+    last = group;
+  }
+  EXPECT_GE(groups.size(), 10U);
+}
+
 // `run -l $EMPTY -- make` must not run make under a lock that is named by the next word.
 TEST_F(Usage, AnOptionIsNotTheValueOfAnother) {
   for (const auto& words :

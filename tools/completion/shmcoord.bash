@@ -65,9 +65,9 @@ _shmcoord() {
     'segment list') words='--help' ;;
     'segment info') words='--help' ;;
     'segment check') words='--help' ;;
+    'segment remove') words='--help --force' ;;
     'snapshot save') words='--help' ;;
     'snapshot restore') words='--help' ;;
-    'segment remove') words='--help --force' ;;
     'help') words='--help' ;;
     'completion') words='--help' ;;
   esac

@@ -104,9 +104,11 @@ constexpr std::array bench_options{
 constexpr std::array create_options{
     Option{"--mode", "OCTAL", "permissions of the file (default 0600)"},
     Option{"--group", "GROUP", "group of the file: a name or a number"},
-    Option{"--names", "N", "locks and semaphores that can exist at once (default 65536)"},
-    Option{"--entries", "N",
-           "holders and waiters at once (default 250000); a session, or a hold without a process, takes 8"},
+    Option{"--names", "N", "locks, semaphores, guards and pipelines that can exist at once (default 65536)"},
+    Option{
+        "--entries", "N",
+        "holders and waiters at once (default 250000); a session, a hold without a process, and each part of the text "
+        "of a guard or pipeline takes 8"},
     Option{"--sessions", "N", "processes joined at once (default 4096)"},
     Option{"--journal", nullptr, "keep events also while nobody follows them; takes 4 MiB, and each lock some time"},
 };
@@ -472,6 +474,7 @@ constexpr std::array command_list{
             {},
             segment_check,
             check_more},
+    Command{"segment remove", Words::none, "remove the segment", remove_options, segment_remove},
     Command{"snapshot save",
             Words::file,
             "write the segment to a file, to make it anew from",
@@ -484,7 +487,6 @@ constexpr std::array command_list{
             {},
             snapshot_restore,
             snapshot_restore_more},
-    Command{"segment remove", Words::none, "remove the segment", remove_options, segment_remove},
     Command{"help", Words::topic, "this text, or that of a command", {}, help_command},
     Command{"completion", Words::none, "print the completion script for bash", {}, completion_command},
 };
