@@ -493,6 +493,8 @@ constexpr std::array command_list{
 
 constexpr std::array hidden_list{
     Command{"manual", Words::none, "print the manual page", {}, manual_command},
+    Command{
+        "names", Words::any, "print the names that there are of these kinds, for the completion", {}, names_command},
 };
 
 }  // namespace
