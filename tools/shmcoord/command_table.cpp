@@ -345,7 +345,7 @@ constexpr std::array pipeline_run_more{
     "\"all\"], \"pre\": \"lock_free(main) && !file_exists('.hold')\", \"post\": {\"condition\": \"file_exists(out)\", "
     "\"on_failure\": \"retry:5s\"}, \"wake_on\": [\"lock:*\"], \"locks\": [\"main\"], \"permits\": {\"agents\": 2}}]}. "
     "Of "
-    "a phase only the name is needed. A command that is one text is run by sh -c.",
+    "a phase only the name is needed. A command that is one text is run by sh -c. The id has at most 246 bytes.",
     "A phase is entered when its guard `pre` passed and all its locks and permits are held, and left when its command "
     "succeeded and its guard `post` passed. In between it waits, as `guard wait` and `run` do, and says for what. "
     "Conditions are those of `guard add`, and pipeline_in_phase(ID, PHASE) and pipeline_complete(ID).",
