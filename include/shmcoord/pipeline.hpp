@@ -128,8 +128,8 @@ class SHMCOORD_EXPORT Pipeline {
 
   static constexpr std::size_t max_text = std::size_t{16} << 20U;  ///< bytes, as JSON
 
-  /// Errors: invalid_argument (no id, no phases, two phases of one name, a name, command, condition, pattern or weight
-  /// that cannot be), ConditionError.
+  /// Errors: invalid_argument (no id, or one of more than 246 bytes, as "pipeline:<id>" is a holder; no phases, two
+  /// of one name, a name, command, condition, pattern or weight that cannot be), ConditionError.
   Pipeline(std::string id, std::vector<GuardedPhase> phases);
 
   /// A pipeline that waits, of its definition. Throws PipelineTextError, and makes nothing then.

@@ -22,7 +22,6 @@ namespace json = boost::json;
 using coordination::check_word;
 using coordination::fields_of;
 using coordination::Members;
-using coordination::shown;
 using coordination::What;
 
 // --- writing --------------------------------------------------------------------------------------------------------
@@ -92,7 +91,7 @@ std::string word_of(const json::value& value, What what) {
 
 IssueStatus status_of(const json::value& value) {
   const auto status = value.is_string() ? issue_status_from(std::string_view(value.get_string())) : std::nullopt;
-  if (!status) fail(value, "expected " + std::string(coordination::issue_statuses) + ", found " + shown(value));
+  if (!status) coordination::fail_expected(value, coordination::issue_statuses);
   return *status;
 }
 
@@ -159,7 +158,7 @@ class Reader {
         if constexpr (std::is_same_v<T, std::optional<std::string>>) {
           if (!given->is_null()) value = word_of(*given, what);
         } else if constexpr (std::is_same_v<T, bool>) {
-          if (!given->is_bool()) fail(*given, "expected true or false, found " + shown(*given));
+          if (!given->is_bool()) coordination::fail_expected(*given, "true or false");
           value = given->get_bool();
         } else if constexpr (std::is_same_v<T, std::uint32_t>) {
           value = coordination::number_of(*given, std::numeric_limits<std::uint32_t>::max());
@@ -196,7 +195,7 @@ GuardCondition GuardCondition::parse_json(std::string_view text) {
     condition.check();  // as text it may be too long
     return condition;
   } catch (const coordination::JsonMistake& mistake) {
-    throw ConditionError(0, coordination::path_of(value, mistake) + ": " + mistake.what);
+    throw ConditionError(0, coordination::path_of(value, mistake) + ": " + coordination::what_of(text, value, mistake));
   }
 }
 

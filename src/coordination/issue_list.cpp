@@ -10,6 +10,7 @@
 #include <boost/json.hpp>
 
 #include "base/printable.hpp"
+#include "coordination/json_members.hpp"
 #include "coordination/json_text.hpp"
 
 // The export of a tracker, read.
@@ -29,11 +30,6 @@ constexpr std::size_t most_warnings = 20;
 
 [[noreturn]] void fail(const std::string& what) { throw Error(Errc::invalid_argument, what); }
 [[noreturn]] void fail(const std::string& path, const std::string& what) { fail(path + ": " + what); }
-
-std::string shown(const json::value& value) {
-  const bool large = value.is_object() || value.is_array();
-  return large ? (value.is_object() ? "an object" : "an array") : base::shortened(json::serialize(value), 60);
-}
 
 // Small letters only, without what trackers write differently between the parts of a word. Longer than any: empty.
 struct PlainWord {
@@ -87,10 +83,12 @@ json::value parsed(std::string_view text) {
 
 class Reader {
  public:
-  IssueList read(const json::value& root) {
+  Reader(std::string_view text, const json::value& root) : text_(text), root_(root) {}
+
+  IssueList read() {
     std::string path = "$";
-    const json::value* list = &root;
-    if (const json::object* const object = root.if_object()) {
+    const json::value* list = &root_;
+    if (const json::object* const object = root_.if_object()) {
       path = "$.issues";
       list = object->if_contains("issues");
       if (list == nullptr) fail("$", "expected an array of issues, or an object with \"issues\"");
@@ -103,6 +101,11 @@ class Reader {
   }
 
  private:
+  [[nodiscard]] std::string shown(const json::value& value) const {
+    if (value.is_object()) return "an object";
+    return value.is_array() ? "an array" : coordination::shown(text_, root_, value);
+  }
+
   struct Unknown {
     std::string first;  // id of the first issue with it
     std::size_t count = 0;
@@ -131,19 +134,19 @@ class Reader {
     }
     fail(path, "\"" + std::string(keys[0]) + "\" is missing");
   }
-  static std::string text_of(const json::value& value, const std::string& path) {
+  [[nodiscard]] std::string text_of(const json::value& value, const std::string& path) const {
     if (!value.is_string()) fail(path, "expected a text, found " + shown(value));
     const json::string& text = value.get_string();
     if (text.empty()) fail(path, "is empty");
     return {text.data(), text.size()};
   }
-  static std::string id_of(const json::value& value, const std::string& path) {
+  [[nodiscard]] std::string id_of(const json::value& value, const std::string& path) const {
     if (const std::int64_t* const number = value.if_int64()) return std::to_string(*number);
     if (const std::uint64_t* const number = value.if_uint64()) return std::to_string(*number);
     if (!value.is_string()) fail(path, "expected a text or a whole number, found " + shown(value));
     return text_of(value, path);
   }
-  static std::vector<std::string> labels_of(const json::value& value, const std::string& path) {
+  [[nodiscard]] std::vector<std::string> labels_of(const json::value& value, const std::string& path) const {
     if (!value.is_array()) fail(path, "expected an array of texts, found " + shown(value));
     std::vector<std::string> labels;
     for (const json::value& label : value.get_array()) {
@@ -176,6 +179,8 @@ class Reader {
     }
   }
 
+  std::string_view text_;
+  const json::value& root_;
   IssueList list_;
   std::set<std::string> ids_;
   std::map<std::string, Unknown> unknown_;
@@ -198,7 +203,8 @@ std::optional<IssueStatus> issue_status_like(std::string_view text) noexcept {
 
 IssueList issues_from_json(std::string_view text) {
   if (text.size() > max_issue_text) fail("the issues are longer than " + std::to_string(max_issue_text) + " bytes");
-  return Reader().read(parsed(text));
+  const json::value root = parsed(text);
+  return Reader(text, root).read();
 }
 
 }  // namespace shmcoord

@@ -34,6 +34,11 @@ bool find(const json::value& here, const json::value* wanted, std::string& path)
          });
 }
 
+/// Of a number, or of true, false and null.
+std::size_t end_of_word(std::string_view text, std::size_t at) {
+  return std::min(text.find_first_of(",]} \t\n\r", at), text.size());
+}
+
 // Walks through the text and the document that was made of it side by side, as far as the value that is wanted. An
 // object keeps its members in the order of the text.
 class Walk {
@@ -61,7 +66,7 @@ class Walk {
       skip_between();
       ++at_;
     } else {
-      at_ = std::min(text_.find_first_of(",]} \t\n\r", at_), text_.size());
+      at_ = end_of_word(text_, at_);
     }
     return false;
   }
@@ -108,10 +113,6 @@ class Walk {
   std::size_t at_ = 0;
 };
 
-[[noreturn]] void fail_expected(const json::value& value, std::string_view expected) {
-  throw JsonMistake{&value, "expected " + std::string(expected) + ", found " + shown(value)};
-}
-
 }  // namespace
 
 std::string path_of(const json::value& root, const JsonMistake& mistake) {
@@ -124,7 +125,21 @@ std::size_t byte_of(std::string_view text, const json::value& root, const JsonMi
   return Walk(text, mistake).run(root);
 }
 
-std::string shown(const json::value& value) { return base::shortened(json::serialize(value), 60); }
+std::string shown(std::string_view text, const json::value& root, const json::value& value) {
+  if (!value.is_double()) return base::shortened(json::serialize(value), 60);
+  text.remove_prefix(byte_of(text, root, {&value, {}}));
+  return base::shortened(text.substr(0, end_of_word(text, 0)), 60);
+}
+
+std::string what_of(std::string_view text, const json::value& root, const JsonMistake& mistake) {
+  return mistake.what + (mistake.found ? ", found " + shown(text, root, *mistake.value) : "");
+}
+
+void fail_expected(const json::value& value, std::string_view expected) {
+  JsonMistake mistake{&value, "expected " + std::string(expected)};
+  mistake.found = true;
+  throw mistake;
+}
 
 std::string text_of(const json::value& value, std::string_view expected) {
   if (!value.is_string()) fail_expected(value, expected);

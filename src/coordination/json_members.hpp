@@ -23,6 +23,7 @@ struct JsonMistake {
   std::string what;
   bool of_key = false;        // it is about the key that the value stands under
   std::size_t character = 0;  // of a text: about that one, from 1; 0: about all of it
+  bool found = false;         // `what` is what was expected, and the value is told behind it
 };
 
 /// "$.phases[1].name". Of the key, too, if it is about that.
@@ -31,10 +32,14 @@ struct JsonMistake {
 /// The byte in the text of the document at which what is meant begins.
 [[nodiscard]] std::size_t byte_of(std::string_view text, const boost::json::value& root, const JsonMistake& mistake);
 
-/// For messages.
-[[nodiscard]] std::string shown(const boost::json::value& value);
+/// For messages. A number as it stands in the text of the document, since people look for it there.
+[[nodiscard]] std::string shown(std::string_view text, const boost::json::value& root, const boost::json::value& value);
+/// What is wrong, without its place.
+[[nodiscard]] std::string what_of(std::string_view text, const boost::json::value& root, const JsonMistake& mistake);
 
 // All throw JsonMistake.
+
+[[noreturn]] void fail_expected(const boost::json::value& value, std::string_view expected);
 
 /// `expected`: "a text", "an array of texts".
 [[nodiscard]] std::string text_of(const boost::json::value& value, std::string_view expected = "a text");

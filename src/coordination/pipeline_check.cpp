@@ -10,6 +10,7 @@
 #include "process/call_arguments.hpp"
 #include "process/event_stream.hpp"
 #include "shmcoord/error.hpp"
+#include "shmcoord/holder_id.hpp"
 
 namespace shmcoord::coordination {
 namespace {
@@ -20,6 +21,15 @@ void require_name(const std::string& what, const std::string& name) {
   if (const auto fault = core::check_name(name); !fault.empty()) {
     refuse(what + " '" + base::shortened(base::printable(name), 60) + "' " + std::string(fault));
   }
+}
+
+// Who runs it holds what its phases hold as "pipeline:ID", and the id of a holder has a limit of its own. The name of a
+// phase is part of no other name.
+void require_holder(const std::string& id) {
+  const std::size_t prefix = HolderId::from_pipeline({}).str().size();
+  if (prefix + id.size() <= core::max_name_bytes) return;
+  refuse("the id of the pipeline '" + base::shortened(base::printable(id), 60) + "' is longer than " +
+         std::to_string(core::max_name_bytes - prefix) + " bytes");
 }
 
 bool is_utf8(std::string_view text) {
@@ -94,6 +104,7 @@ void check_guards(const PhaseGuards& guards, PipelinePart& now) {
 
 void check_pipeline(const std::string& id, const std::vector<GuardedPhase>& phases, PipelinePart& now) {
   now = {PipelinePart::none, "id"};
+  require_holder(id);
   require_name("the id of the pipeline", id);
   now = {PipelinePart::none, "phases"};
   if (phases.empty()) refuse("pipeline '" + id + "' has no phases");

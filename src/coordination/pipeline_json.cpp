@@ -196,7 +196,7 @@ auto read_text(std::string_view text, std::string_view expected, const Read& rea
   }
   const auto told = [&](const JsonMistake& mistake) {
     const auto place = coordination::place_of(text, coordination::byte_of(text, root, mistake));
-    return PipelineTextError(place.line, place.column, mistake.what);
+    return PipelineTextError(place.line, place.column, coordination::what_of(text, root, mistake));
   };
   PipelinePart part;
   try {

@@ -48,6 +48,13 @@ using process::PrimitiveClient;
   throw Error(Errc::segment_exists, "segment " + path + " exists; remove it first, or restore under another name");
 }
 
+// Whatever it was that there was no room for, and whatever would be advised to who has the segment.
+[[noreturn]] void throw_full(const std::string& path, const std::string& file) {
+  throw Error(Errc::no_space, "segment " + path + ": no space left in its file system for what " + file +
+                                  " holds; make room there (for /dev/shm: delete what nobody uses, or remount it with "
+                                  "a larger size), and restore again; nothing was restored");
+}
+
 bool may_give_to(gid_t group) {
   if (::geteuid() == 0) return true;
   const int most = ::getgroups(0, nullptr);
@@ -58,6 +65,15 @@ bool may_give_to(gid_t group) {
   return std::find(groups.begin(), groups.end(), group) != groups.end();
 }
 
+/// What is told of the temporary file, told of the segment that was to be made of it.
+Error told_of(const std::string& path, const std::string& temporary, const Error& e) {
+  std::string text = e.what();
+  for (std::size_t at = text.find(temporary); at != std::string::npos; at = text.find(temporary, at + path.size())) {
+    text.replace(at, temporary.size(), path);
+  }
+  return {e.errc(), text};
+}
+
 /// A segment that has no name yet.
 class Unfinished {
  public:
@@ -65,8 +81,12 @@ class Unfinished {
     constexpr int tries = 100;
     for (int n = 0; n < tries; ++n) {
       temporary_ = engine::temporary_beside(path);
-      mapping_ = engine::Mapping::create(
-          temporary_, {.sizes = state.sizes, .mode = state.mode, .group = group, .flags = state.flags});
+      try {
+        mapping_ = engine::Mapping::create(
+            temporary_, {.sizes = state.sizes, .mode = state.mode, .group = group, .flags = state.flags});
+      } catch (const Error& e) {
+        throw told_of(path, temporary_, e);
+      }
       const bool mine = ::flock(mapping_->fd(), LOCK_EX | LOCK_NB) == 0 && mapping_->linked();
       if (mine) return;  // else it was taken for what a dead one left
     }
@@ -79,6 +99,7 @@ class Unfinished {
   Unfinished& operator=(const Unfinished&) = delete;
 
   [[nodiscard]] const std::shared_ptr<engine::Mapping>& mapping() const noexcept { return mapping_; }
+  [[nodiscard]] const std::string& temporary() const noexcept { return temporary_; }
 
   void give_name(const std::string& name, const std::string& path) {
     switch (engine::give_name(temporary_, path)) {
@@ -235,9 +256,12 @@ RestoreReport restore_snapshot(const std::string& file, std::string_view segment
   engine::Word64& floor = mapping.view().header().token_floor;
   RealPolicy::store(floor, std::max(RealPolicy::load(floor), state.token_reserved + engine::token_margin));
   RestoreReport report;
-  {
+  try {
     const std::shared_ptr<Participant> me = Participant::join(unfinished.mapping());
     report = Restoration(mapping, state, file).run(me);
+  } catch (const Error& e) {
+    if (e.errc() == Errc::no_space) throw_full(path, file);
+    throw told_of(path, unfinished.temporary(), e);
   }
   if (of_group && !gives) report.lost_group = state.group;
   // Before anybody can use it: from the same file tokens would be given out a second time.
@@ -245,7 +269,13 @@ RestoreReport restore_snapshot(const std::string& file, std::string_view segment
   state.token_reserved = made.token_reserved;
   state.instance = made.instance;
   state.segment = base::printable(name);
-  coordination::write_state(mapping, state, replacement);
+  try {
+    coordination::write_state(mapping, state, replacement);
+  } catch (const Error& e) {
+    throw Error(e.errc(), std::string(e.what()) +
+                              "; restoring writes the snapshot anew, so that no token is given out twice, and who "
+                              "restores must be able to replace it; nothing was restored");
+  }
   unfinished.give_name(name, path);
   return report;
 }

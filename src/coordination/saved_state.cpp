@@ -115,14 +115,18 @@ std::string first_line_of(const SavedState& state) {
 
 // --- reading ---------------------------------------------------------------------------------------------------------
 
+// Neither knows the tokens that were given out after it.
+constexpr std::string_view then =
+    "; nothing was restored; take an older copy of the file or start without one, but either may give out tokens a "
+    "second time";
+
 /// What is in one line, or why it cannot be.
 class Line {
  public:
   Line(const std::string& file, std::size_t number) : where_(file + ":" + std::to_string(number) + ": ") {}
 
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error(Errc::snapshot_damaged,
-                where_ + what + "; nothing was restored, take an older copy of the file, or start without one");
+    throw Error(Errc::snapshot_damaged, where_ + what + std::string(then));
   }
   [[nodiscard]] json::object parse(std::string_view text) const {
     boost::system::error_code error;
@@ -332,7 +336,7 @@ std::string text_of(const SavedState& state) {
 SavedState state_from(std::string_view text, const std::string& file) {
   if (!text.starts_with(beginning)) {
     throw Error(Errc::snapshot_damaged,
-                file + ": this is no snapshot of shmcoord, or its first line is damaged; nothing was restored");
+                file + ": this is no snapshot of shmcoord, or its first line is damaged" + std::string(then));
   }
   int version = 0;
   const std::string_view behind = text.substr(beginning.size());

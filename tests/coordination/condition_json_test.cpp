@@ -49,6 +49,7 @@ TEST(ConditionJson, AMistakeIsToldWithItsPath) {
       {R"({"type":"lock_fre","lock":"a"})", "$.type: there is no condition 'lock_fre'; there are lock_free,"},
       {R"({"type":"lock_free"})", "$: \"lock\" is missing"},
       {R"({"type":"lock_free","lock":""})", "$.lock: '' is empty"},
+      {R"({"type":"lock_free","lock": 1.50 })", "$.lock: expected a text, found 1.50"},
       {R"({"type":"lock_free","lock":7})", "$.lock: expected a text, found 7"},
       {R"({"type":"lock_free","lock":"a","by":"b"})", "$.by: \"by\" is not known here; there are type, lock"},
       {R"({"type":"semaphore_available","semaphore":"s","weight":0})",

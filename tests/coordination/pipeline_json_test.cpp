@@ -272,6 +272,12 @@ TEST(PipelineJson, WhatIsOfAnotherTypeIsToldWhere) {
 TEST(PipelineJson, WhatCannotBeIsToldWhere) {
   expect_mistake(R"({"id": @"", "phases": [{"name": "a"}]})", "the id of the pipeline '' is empty");
   expect_mistake(R"({"id": @"a\u0000", "phases": [{"name": "a"}]})", R"(the id of the pipeline 'a\x00' contains a)");
+  const std::string longest(246, 'p');  // its holder is "pipeline:…"
+  for (const char* const more : {"p", "ppppppppp", "pppppppppp"}) {
+    expect_mistake(R"({"id": @")" + longest + more + R"(", "phases": [{"name": "a"}]})",
+                   "the id of the pipeline '" + longest.substr(0, 60) + "…' is longer than 246 bytes");
+  }
+  EXPECT_EQ(Pipeline::parse_json(R"({"id": ")" + longest + R"(", "phases": [{"name": "a"}]})").id(), longest);
   expect_mistake(R"({"id": "p", "phases": [{"name": @"a\n"}]})", R"(the name of phase 1 'a\n' contains a control)");
   expect_mistake(R"({"id": "p", "phases": [{"name": "a"}, {"name": "b"}, {"command": "x", "name": @"a"}]})",
                  "there are two phases 'a'");
@@ -284,9 +290,10 @@ TEST(PipelineJson, WhatCannotBeIsToldWhere) {
   expect_mistake_in(R"("locks": ["a", @""])", "phase 'b': the name '' is empty");
   expect_mistake_in(R"("permits": {"l": 1, @"a" : 1}, "locks": ["a"])", "phase 'b' holds 'a' twice");
   expect_mistake_in(R"("permits": {"l": 1, @"": 1})", "phase 'b': the name '' is empty");
-  for (const char* const weight : {"0", "-1", "1.5", "1.0", "1048576", "4294967297", "1e400", "\"2\"", "null"}) {
+  for (const char* const weight :
+       {"0", "-1", "1.5", "1.0", "1048576", "4294967297", "1e400", "99999999999999999999", "\"2\"", "null"}) {
     expect_mistake_in(R"("permits": {"l": 1, "a" : @)" + std::string(weight) + "}",
-                      "expected a whole number from 1 to 1048575, found ");
+                      std::string("expected a whole number from 1 to 1048575, found ") + weight);
   }
   expect_mistake_in(R"("wake_on": ["lock:*", @"lock:rel*"])", "the wake pattern 'lock:rel*' ");
   expect_mistake_in(R"("wake_on": ["lock:*", @"", "lock:*"], "pre": "all() ")", "the wake pattern '' ");

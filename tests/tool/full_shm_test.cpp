@@ -141,5 +141,36 @@ TEST_F(FullShmTool, F38_EndingAndLookingWorkInAFullOne) {
   if (ran == Ran::not_allowed) GTEST_SKIP() << "this machine lets us mount no tmpfs in a namespace of our own";
 }
 
+// Of the temporary file that it fills nobody has heard.
+TEST_F(FullShmTool, ARestoreThatFindsNoRoomNamesTheSegment) {
+  const Ran ran = with_small_shm([&] {
+    const std::string reason(4000, 'r');
+    ASSERT_EQ(run({"segment", "create", "--names", "16", "--entries", "64", "--sessions", "4"}).code(), 0);
+    for (const char* const lock : {"a", "b", "c"}) {
+      ASSERT_EQ(run({"lock", "acquire", lock, "--holder", "h", "--reason", reason}).code(), 0);
+    }
+    ASSERT_EQ(run({"snapshot", "save", file("saved.json")}).code(), 0);
+    ASSERT_EQ(run({"segment", "remove", "--force"}).code(), 0);
+    Filler filler;
+    std::size_t filled = 0;  // refusals after the segment was begun
+    for (std::uint64_t pages = 0; !HasFailure(); ++pages) {
+      SCOPED_TRACE(std::to_string(pages) + " pages left");
+      ASSERT_LT(pages, 100U);
+      filler.leave(pages);
+      const Finished got = run({"snapshot", "restore", file("saved.json")});
+      filler.empty();
+      if (got.code() == 0) break;
+      EXPECT_EQ(got.code(), 69) << got.err;
+      EXPECT_NE(got.err.find("segment /dev/shm/shmcoord."), std::string::npos) << got.err;
+      EXPECT_NE(got.err.find("make room"), std::string::npos) << got.err;
+      EXPECT_EQ(got.err.find("shmcoord-new"), std::string::npos) << got.err;
+      if (got.err.find("and restore again; nothing was restored") != std::string::npos) ++filled;
+    }
+    EXPECT_GT(filled, 0U);
+    EXPECT_EQ(run({"lock", "acquire", "a", "--holder", "thief", "-n"}).code(), 1);
+  });
+  if (ran == Ran::not_allowed) GTEST_SKIP() << "this machine lets us mount no tmpfs in a namespace of our own";
+}
+
 }  // namespace
 }  // namespace shmcoord::test

@@ -341,6 +341,22 @@ TEST_F(Inspect, WatchTellsOnceWhatIsGone) {
   EXPECT_EQ(f.err, "shmcoord: 'x' is gone; watching on\n");
 }
 
+TEST_F(Inspect, WatchSendsNoSequencesToATerminalThatObeysNone) {
+  if (start_shell("command -v script")->wait().code() != 0) {
+    GTEST_SKIP() << "script(1) of util-linux is not installed";
+  }
+  ASSERT_EQ(run({"lock", "acquire", "x", "--holder", "me"}).code(), 0);
+  for (const std::string term : {"dumb", "xterm"}) {
+    const std::string tty = file("tty-" + term);
+    const auto shell = start_shell("TERM=" + term + " script -qefc 'echo $$ >$SCRATCH/" + term +
+                                   "; exec $SHMCOORD inspect --watch' " + tty);
+    EXPECT_TRUE(eventually([&] { return read_file(tty).find("locks") != std::string::npos; })) << read_file(tty);
+    EXPECT_EQ(read_file(tty).find("\x1b[J") == std::string::npos, term == "dumb") << read_file(tty);
+    ::kill(pid_from(term), SIGTERM);
+    (void)shell->wait();
+  }
+}
+
 TEST_F(Inspect, WatchWritesADocumentALineUntilItIsInterrupted) {
   ASSERT_EQ(run({"lock", "acquire", "x", "--holder", "me"}).code(), 0);
   const auto watch = start({"--json", "inspect", "--watch"});

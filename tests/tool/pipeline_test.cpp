@@ -240,6 +240,8 @@ TEST_F(PipelineTool, AMistakeInTheFileIsToldWithItsPlace) {
        "line 2, column 37: there are two phases 'a'");
   says("{\"id\": \"p\",\n \"fases\": []}", "line 2, column 2");
   says("", "line 1");
+  says("{\"id\": \"" + std::string(247, 'p') + "\", \"phases\": [{\"name\": \"a\"}]}",
+       "line 1, column 8: the id of the ");
   says("{\"id\": \"p\", \"phases\": []}", "has no phases");
   EXPECT_EQ(run({"pipeline", "run", path("none.json")}).code(), 64);
   EXPECT_EQ(run({"pipeline", "run", scratch_}).code(), 64);
@@ -249,13 +251,23 @@ TEST_F(PipelineTool, AMistakeInTheFileIsToldWithItsPlace) {
   EXPECT_EQ(run({"pipeline", "cancel", "p"}).code(), 2);
 }
 
+TEST_F(PipelineTool, TheLongestIdAndNamesRun) {
+  const std::string id(246, 'i');
+  const std::string name(255, 'n');
+  const Finished got = begin(R"j({"id": ")j" + id + R"j(", "phases": [{"name": ")j" + name + R"j(", "locks": [")j" +
+                             name + R"j("], "pre": "lock_free(main)", "command": "true"}]})j")
+                           ->wait();
+  EXPECT_EQ(got.code(), 0) << got.err;
+  EXPECT_EQ(status(id).at("status"), "done");
+}
+
 TEST_F(PipelineTool, OnATerminalItIsDrawnInItsPlace) {
   if (start_shell("command -v script")->wait().code() != 0) {
     GTEST_SKIP() << "script(1) of util-linux is not installed";
   }
   ASSERT_EQ(run({"lock", "acquire", "main", "--holder", "ci"}).code(), 0);
   file(R"j({"id": "p", "phases": [{"name": "first"}, {"name": "second", "pre": "lock_free(main)"}]})j");
-  const auto shell = start_shell("script -qefc \"$SHMCOORD pipeline run $SCRATCH/p.json\" $SCRATCH/tty");
+  const auto shell = start_shell("TERM=xterm script -qefc \"$SHMCOORD pipeline run $SCRATCH/p.json\" $SCRATCH/tty");
   ASSERT_TRUE(becomes("p", "blocked"));
   ASSERT_TRUE(eventually([&] { return content("tty").find("waiting  second") != std::string::npos; }))
       << content("tty");
@@ -264,6 +276,43 @@ TEST_F(PipelineTool, OnATerminalItIsDrawnInItsPlace) {
   const std::string seen = content("tty");
   EXPECT_THAT(seen, AllOf(HasSubstr("\x1b[3A"), HasSubstr("done     first "), HasSubstr("lock 'main' is held by 'ci'"),
                           HasSubstr("done     second")));
+}
+
+// What is drawn next begins on a line of its own.
+TEST_F(PipelineTool, OnATerminalWhatACommandWroteStays) {
+  if (start_shell("command -v script")->wait().code() != 0) {
+    GTEST_SKIP() << "script(1) of util-linux is not installed";
+  }
+  file(R"j({"id": "p", "phases": [{"name": "a", "command": "printf 12345"}, {"name": "b", "command": "printf 6"}]})j");
+  ASSERT_EQ(start_shell("TERM=xterm script -qefc \"stty cols 60; $SHMCOORD pipeline run $SCRATCH/p.json\" $SCRATCH/tty")
+                ->wait()
+                .code(),
+            0);
+  const std::string next_line = std::string(60, ' ') + "\r\r\x1b[2K";
+  EXPECT_THAT(content("tty"), AllOf(HasSubstr("12345" + next_line), HasSubstr("6" + next_line)));
+}
+
+TEST_F(PipelineTool, ATerminalThatCannotDrawGetsLines) {
+  if (start_shell("command -v script")->wait().code() != 0) {
+    GTEST_SKIP() << "script(1) of util-linux is not installed";
+  }
+  file(R"j({"id": "p", "phases": [{"name": "a", "command": "true"}]})j");
+  for (const char* const environment : {"TERM=dumb", "-u TERM", "TERM="}) {
+    const std::string command = std::string("env ") + environment + " $SHMCOORD pipeline run $SCRATCH/p.json";
+    ASSERT_EQ(start_shell("script -qefc \"" + command + "\" $SCRATCH/tty")->wait().code(), 0);
+    EXPECT_THAT(content("tty"), AllOf(HasSubstr("shmcoord: pipeline 'p': [1/1] a: /bin/sh -c true\r\n"),
+                                      HasSubstr("pipeline 'p' is done"), Not(HasSubstr("\x1b["))))
+        << environment;
+  }
+}
+
+TEST_F(PipelineTool, ALongCommandIsShownAsOneLine) {
+  const Finished got =
+      begin(R"j({"id": "p", "phases": [{"name": "a", "command": ": )j" + std::string(100'000, 'y') + R"j("}]})j")
+          ->wait();
+  EXPECT_EQ(got.code(), 0);
+  EXPECT_THAT(got.err, HasSubstr("[1/1] a: /bin/sh -c : yyy"));
+  EXPECT_LT(got.err.size(), 300U);
 }
 
 // Typed at a terminal it goes to the command alone, which is in the foreground.
@@ -329,8 +378,14 @@ TEST_F(PipelineTool, AGuardThatWarnsIsToldOnce) {
   EXPECT_EQ(got.code(), 0);
   const std::string warning = "shmcoord: warning: guard 'p/a/pre' not passed: file '/nothing' does not exist\n";
   EXPECT_THAT(got.err, HasSubstr(warning));
+  const Finished json = run({"--json", "pipeline", "run", path("p.json")});
+  const std::size_t at = json.err.rfind("{\"time\"", json.err.find("\"warning\""));
+  ASSERT_NE(at, std::string::npos) << json.err;
+  const json::object line = json::parse(json.err.substr(at, json.err.find('\n', at) - at)).as_object();
+  EXPECT_EQ(line.at("id"), "p");
+  EXPECT_EQ(line.at("warning"), (json::object{{"guard", "p/a/pre"}, {"reason", "file '/nothing' does not exist"}}));
   const std::string out = run({"events", "--no-follow", "guard:failed"}).out;
-  EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 1) << out;
+  EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 2) << out << "once by each run";
 }
 
 TEST_F(PipelineTool, WaitsForNoLockOfTheRunAroundIt) {

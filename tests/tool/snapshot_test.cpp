@@ -85,7 +85,12 @@ TEST_F(SnapshotTool, WhatIsWrongIsOneClearError) {
   std::ofstream(file()) << text;
   const Finished damaged = run({"snapshot", "restore", file()});
   EXPECT_EQ(damaged.code(), 69);
-  EXPECT_THAT(damaged.err, HasSubstr(file() + ":2: this line was changed"));
+  EXPECT_THAT(damaged.err, AllOf(HasSubstr(file() + ":2: this line was changed"),
+                                 HasSubstr("take an older copy of the file or start without one, but either may give "
+                                           "out tokens a second time\n")));
+  EXPECT_THAT(run({"help", "snapshot", "restore"}).out, HasSubstr("tokens a second time"));
+  std::ofstream(scratch_ + "/foreign") << "important\n";
+  EXPECT_THAT(run({"snapshot", "restore", scratch_ + "/foreign"}).err, HasSubstr("tokens a second time\n"));
   const Finished for_programs = run({"--json", "snapshot", "restore", file()});
   EXPECT_THAT(for_programs.out + for_programs.err, HasSubstr("snapshot_damaged"));
   EXPECT_EQ(run({"snapshot", "restore", scratch_ + "/absent"}).code(), 2);

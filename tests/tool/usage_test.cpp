@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cctype>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -323,6 +324,71 @@ TEST_F(Usage, CompletionCompletes) {
   EXPECT_EQ(complete("lock acquire x")("--ho"), "--holder\n");
   EXPECT_EQ(complete("run -l x")("--no-wait-t"), "--no-wait-tree\n");
   EXPECT_EQ(complete("run -l")("--"), "\n") << "a value is expected";
+  EXPECT_EQ(complete("help")("pipe"), "pipeline\n");
+  EXPECT_EQ(complete("help pipeline")("re"), "resume remove\n");
+  EXPECT_EQ(complete("help")("--"), "\n");
+  EXPECT_EQ(complete("help lock acquire")("--"), "\n");
+  std::ofstream(file("p.json")) << "{}";
+  EXPECT_EQ(complete("pipeline run")(file("p.js")), file("p.json") + "\n");
+}
+
+TEST_F(Usage, CompletionOffersTheNamesOfTheSegment) {
+  std::ofstream(file("p.json")) << R"({"id": "release 1", "phases": [{"name": "a"}]})";
+  ASSERT_EQ(run({"pipeline", "run", file("p.json")}).code(), 0);
+  ASSERT_EQ(run({"lock", "acquire", "rope", "--holder", "a"}).code(), 0);
+  ASSERT_EQ(run({"lock", "acquire", "$(touch $SCRATCH/ran)", "--holder", "a"}).code(), 0);
+  ASSERT_EQ(run({"sem", "create", "rooms", "--capacity", "1"}).code(), 0);
+  ASSERT_EQ(run({"guard", "add", "ready", "--condition", "lock_free(rope)"}).code(), 0);
+  const std::string other = segment_ + "-other";
+  ASSERT_EQ(run({"-s", other, "sem", "create", "row", "--capacity", "1"}).code(), 0);
+  const auto complete = [this](const std::string& words, const std::string& current) {
+    std::ofstream(file("script")) << "source " SHMCOORD_SOURCE_DIR "/tools/completion/shmcoord.bash\n"
+                                  << "COMP_WORDS=(\"$SHMCOORD\" " << words
+                                  << " \"$1\"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n"
+                                  << "_shmcoord; (IFS=,; echo \"${COMPREPLY[*]}\")\n";
+    return start_shell("bash $SCRATCH/script '" + current + "'")->wait().out;
+  };
+  for (const char* const command : {"resume", "cancel", "remove", "status"}) {
+    EXPECT_EQ(complete(std::string("pipeline ") + command, "r"), "release\\ 1\n") << command;
+  }
+  EXPECT_EQ(complete("lock release", "r"), "rope\n");
+  EXPECT_EQ(complete("sem status", "r"), "rooms\n");
+  EXPECT_EQ(complete("guard wait", "r"), "ready\n");
+  EXPECT_EQ(complete("guard add", "r"), "\n") << "a new one";
+  EXPECT_EQ(complete("run -l", "r"), "rope\n");
+  EXPECT_EQ(complete("run --sem", "r"), "rooms\n");
+  EXPECT_EQ(complete("--segment = " + other + " sem status", "r"), "row\n");
+  EXPECT_EQ(complete("-s " + other + "s sem status", "r"), "\n") << "none, and nothing is said";
+  EXPECT_EQ(complete("lock release", ""), "--help,--holder,\\$\\(touch\\ \\$SCRATCH/ran\\),rope\n");
+  EXPECT_FALSE(std::filesystem::exists(file("ran")));
+  EXPECT_EQ(run({"-s", other, "segment", "remove"}).code(), 0);
+}
+
+TEST_F(Usage, HelpAndManualTellOfAllThatThereIs) {
+  const std::string page = run({"manual"}).out;
+  const std::string help = run({"help"}).out;
+  for (const char* const word : {"SHMCOORD_PIPELINE", "SHMCOORD_PHASE", "SHMCOORD_HELD", "SHMCOORD_SESSION"}) {
+    EXPECT_NE(page.find(std::string(".TP\n") + word + "\n"), std::string::npos) << word;
+  }
+  EXPECT_NE(page.find("locks, semaphores, guards and pipelines between"), std::string::npos);
+  EXPECT_NE(page.find("A snapshot is"), std::string::npos);
+  EXPECT_NE(page.find("\n.TP\n75\n\\(garun\\(ga: the hold was lost while the command ran; \\(gapipeline run\\(ga"),
+            std::string::npos);
+  EXPECT_TRUE(help.starts_with("shmcoord [-s NAME|PATH] [--json] COMMAND ...\nLocks, semaphores, guards and pipe"));
+  EXPECT_NE(run({"help", "segment", "create"}).out.find("locks, semaphores, guards and pipelines"), std::string::npos);
+  // The commands of a group stand together.
+  std::istringstream lines(help.substr(help.find("Commands:\n") + 10));
+  std::set<std::string> groups;
+  std::string last;
+  for (std::string line; std::getline(lines, line) && !line.empty();) {
+    const std::string group = line.substr(2, line.find(' ', 2) - 2);
+    if (group != last) {
+      EXPECT_TRUE(groups.insert(group).second) << group;
+    }
+    last = group;
+  }
+  EXPECT_GE(groups.size(), 10U);
+  EXPECT_EQ(help.find("names "), std::string::npos) << "for the completion only";
 }
 
 // `run -l $EMPTY -- make` must not run make under a lock that is named by the next word.

@@ -97,6 +97,18 @@ TEST_F(Users, ARestoredSegmentIsOpenToItsGroup) {
   EXPECT_TRUE(said("65534")) << said_;
 }
 
+// In a directory like /tmp only its owner may replace a file.
+TEST_F(Users, WhoRestoresWhatIsAnothersIsToldThatItIsWrittenAnew) {
+  ASSERT_EQ(shell("mkdir $SCRATCH/d && chmod 0755 $SCRATCH && chmod 01777 $SCRATCH/d"), 0);
+  ASSERT_EQ(as_owner("snapshot save $SCRATCH/d/s.json"), 0) << said_;
+  ASSERT_EQ(shell("chmod 0644 $SCRATCH/d/s.json"), 0);
+  ASSERT_EQ(as_owner("segment remove"), 0) << said_;
+  EXPECT_EQ(as_other("snapshot restore $SCRATCH/d/s.json"), 69);
+  EXPECT_TRUE(said("renaming it: Operation not permitted; restoring writes the snapshot anew")) << said_;
+  EXPECT_EQ(as_owner("inspect"), 2) << "nothing was made";
+  EXPECT_EQ(as_owner("snapshot restore $SCRATCH/d/s.json"), 0) << said_;
+}
+
 TEST_F(Users, AWrongUserIsAUsageError) {
   for (const char* const wrong : {"nobody-of-that-name", "-1", "4294967295", "65534x", "''"}) {
     EXPECT_EQ(shell(std::string("$SHMCOORD --trust ") + wrong + " inspect"), 64) << wrong << said_;

@@ -23,6 +23,7 @@
 #include "shmcoord/messages.hpp"
 #include "shmcoord/numbers.hpp"
 #include "shmcoord/segment.hpp"
+#include "shmcoord/terminal.hpp"
 
 // `shmcoord bench`: how fast this machine is, with us and with others.
 //
@@ -47,7 +48,7 @@ unsigned parse_seconds(const Arguments& arguments) {
 /// What is going on, on one line of a terminal that is overwritten.
 class Progress {
  public:
-  Progress() : wanted_(::isatty(STDERR_FILENO) == 1) {}
+  Progress() : wanted_(obeys_sequences(STDERR_FILENO)) {}
   ~Progress() { show({}); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;

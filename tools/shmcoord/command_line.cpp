@@ -25,6 +25,7 @@
 #include "shmcoord/help.hpp"
 #include "shmcoord/messages.hpp"
 #include "shmcoord/numbers.hpp"
+#include "shmcoord/terminal.hpp"
 
 // From words to a command.
 //
@@ -147,9 +148,8 @@ void take_globals(Arguments& arguments) {
     arguments.global.trusted_owner = trusted_owner("SHMCOORD_TRUST", env);
   }
   arguments.global.json = arguments.has("--json");
-  const char* const term = std::getenv("TERM");
-  arguments.global.color = !arguments.global.json && ::isatty(STDOUT_FILENO) == 1 &&
-                           std::getenv("NO_COLOR") == nullptr && term != nullptr && std::string_view(term) != "dumb";
+  arguments.global.color =
+      !arguments.global.json && obeys_sequences(STDOUT_FILENO) && std::getenv("NO_COLOR") == nullptr;
 }
 
 /// Throws UsageError. A question for help is answered here, and ends the program.

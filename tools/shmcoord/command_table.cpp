@@ -104,9 +104,11 @@ constexpr std::array bench_options{
 constexpr std::array create_options{
     Option{"--mode", "OCTAL", "permissions of the file (default 0600)"},
     Option{"--group", "GROUP", "group of the file: a name or a number"},
-    Option{"--names", "N", "locks and semaphores that can exist at once (default 65536)"},
-    Option{"--entries", "N",
-           "holders and waiters at once (default 250000); a session, or a hold without a process, takes 8"},
+    Option{"--names", "N", "locks, semaphores, guards and pipelines that can exist at once (default 65536)"},
+    Option{
+        "--entries", "N",
+        "holders and waiters at once (default 250000); a session, a hold without a process, and each part of the text "
+        "of a guard or pipeline takes 8"},
     Option{"--sessions", "N", "processes joined at once (default 4096)"},
     Option{"--journal", nullptr, "keep events also while nobody follows them; takes 4 MiB, and each lock some time"},
 };
@@ -334,14 +336,16 @@ constexpr const char* pipeline_goes_on =
 constexpr const char* pipeline_commands_get =
     "A command finds the segment, the pipeline, the phase and what it holds in SHMCOORD_SEGMENT, SHMCOORD_PIPELINE, "
     "SHMCOORD_PHASE, SHMCOORD_HOLDER (pipeline:ID), SHMCOORD_TOKEN and SHMCOORD_TOKENS, as of `run`. With --json "
-    "standard output still belongs to the commands: each state is a line of JSON on standard error.";
+    "standard output still belongs to the commands: each state is a line of JSON on standard error, "
+    "with `time` and `id`, and so is each guard that only warned, in `warning` with `guard` and `reason`, and the end, "
+    "in `result`.";
 constexpr std::array pipeline_run_more{
     "FILE (-: standard input) is JSON: {\"id\": \"release\", \"phases\": [{\"name\": \"build\", \"command\": "
     "[\"make\", "
     "\"all\"], \"pre\": \"lock_free(main) && !file_exists('.hold')\", \"post\": {\"condition\": \"file_exists(out)\", "
     "\"on_failure\": \"retry:5s\"}, \"wake_on\": [\"lock:*\"], \"locks\": [\"main\"], \"permits\": {\"agents\": 2}}]}. "
     "Of "
-    "a phase only the name is needed. A command that is one text is run by sh -c.",
+    "a phase only the name is needed. A command that is one text is run by sh -c. The id has at most 246 bytes.",
     "A phase is entered when its guard `pre` passed and all its locks and permits are held, and left when its command "
     "succeeded and its guard `post` passed. In between it waits, as `guard wait` and `run` do, and says for what. "
     "Conditions are those of `guard add`, and pipeline_in_phase(ID, PHASE) and pipeline_complete(ID).",
@@ -379,8 +383,9 @@ constexpr std::array snapshot_restore_more{
     "is stale again. Each other hold is named.",
     "After several restores, one on top of the other, a token may be too old to be kept; then the hold gets a new one, "
     "and that is told.",
-    "A file that was damaged is refused as a whole, and the place of the damage is told. The file is written anew with "
-    "a higher reservation, so that no token is given out twice.",
+    "The file is written anew with a higher reservation, so that no token is given out twice: who restores must be "
+    "able to replace it. A file that was damaged is refused as a whole, and the place of the damage is told; an older "
+    "copy, or a segment made without one, may give out tokens a second time.",
 };
 constexpr std::array reap_more{
     "Each pass tells once of every hold whose lease ran out, here and as the event lock:stale or semaphore:stale, and "
@@ -469,6 +474,7 @@ constexpr std::array command_list{
             {},
             segment_check,
             check_more},
+    Command{"segment remove", Words::none, "remove the segment", remove_options, segment_remove},
     Command{"snapshot save",
             Words::file,
             "write the segment to a file, to make it anew from",
@@ -481,13 +487,14 @@ constexpr std::array command_list{
             {},
             snapshot_restore,
             snapshot_restore_more},
-    Command{"segment remove", Words::none, "remove the segment", remove_options, segment_remove},
     Command{"help", Words::topic, "this text, or that of a command", {}, help_command},
     Command{"completion", Words::none, "print the completion script for bash", {}, completion_command},
 };
 
 constexpr std::array hidden_list{
     Command{"manual", Words::none, "print the manual page", {}, manual_command},
+    Command{
+        "names", Words::any, "print the names that there are of these kinds, for the completion", {}, names_command},
 };
 
 }  // namespace

@@ -39,7 +39,7 @@ struct Command {
 
 [[nodiscard]] std::span<const Option> global_options();
 [[nodiscard]] std::span<const Command> commands();
-/// Understood, but offered to nobody: for the build.
+/// Understood, but offered to nobody: for the build, and for the completion.
 [[nodiscard]] std::span<const Command> hidden_commands();
 
 /// "--lock" of "-l,--lock".
@@ -86,6 +86,7 @@ int snapshot_restore(const Arguments& arguments);
 int help_command(const Arguments& arguments);
 int completion_command(const Arguments& arguments);
 int manual_command(const Arguments& arguments);
+int names_command(const Arguments& arguments);
 
 /// The bash completion as a script.
 [[nodiscard]] std::string bash_completion();

@@ -1,12 +1,19 @@
 #include <map>
 #include <string>
 
+#include "process/clock.hpp"
+#include "process/snapshot.hpp"
 #include "shmcoord/command_table.hpp"
 #include "shmcoord/exit_codes.hpp"
+#include "shmcoord/joined.hpp"
 #include "shmcoord/messages.hpp"
+#include "shmcoord/render.hpp"
 
 // The bash completion, written from the command table. tools/completion/shmcoord.bash is its output, kept in the tree
 // so that it can be installed without running anything; a test compares the two.
+//
+// The names of what is in the segment are asked for when one is to be completed, by the hidden command `names`, of the
+// segment that the line names. They are others' texts: bash is given them as they are, quoted, and evaluates none.
 
 namespace shmcoord::tool {
 namespace {
@@ -20,6 +27,16 @@ void append_names(std::string& to, const Option& option) {
     if (comma == std::string_view::npos) return;
     names.remove_prefix(comma + 1);
   }
+}
+
+/// Of what kinds NAME is; empty: of none that there is yet, or it is no name.
+std::string kinds_of(const Command& command) {
+  if (command.path == "sem create" || command.path == "guard add" || command.path == "events") return {};
+  if (command.words != Words::one && command.words != Words::optional && command.words != Words::any) return {};
+  const std::string_view group = command.path.substr(0, command.path.find(' '));
+  if (group == "lock" || group == "guard" || group == "pipeline") return std::string(group);
+  if (group == "sem") return "semaphore";
+  return command.path == "inspect" ? "lock semaphore guard pipeline" : "lock semaphore";
 }
 
 /// "-l|--lock" for a case pattern.
@@ -58,7 +75,10 @@ std::string bash_completion() {
     }
     std::string names = " --help";
     for (const Option& option : command.options) append_names(names, option);
-    by_command += "    '" + std::string(command.path) + "') words='" + names.substr(1) + "' ;;\n";
+    const std::string kinds = kinds_of(command);
+    by_command += "    '" + std::string(command.path) + "') words='" + names.substr(1) + "'" +
+                  (kinds.empty() ? "" : " kinds='" + kinds + "'") + (command.words == Words::file ? " files=1" : "") +
+                  " ;;\n";
     note_values(command.options);
   }
 
@@ -71,7 +91,8 @@ std::string bash_completion() {
   std::string script =
       "# bash completion for shmcoord; written by `shmcoord completion`.\n"
       "_shmcoord() {\n"
-      "  local current=${COMP_WORDS[COMP_CWORD]} command= word words= i\n"
+      "  local current=${COMP_WORDS[COMP_CWORD]} command= help= word words= kinds= files= name i\n"
+      "  local -a globals=()\n"
       "  COMPREPLY=()\n"
       "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
       "    word=${COMP_WORDS[i]}\n"
@@ -86,11 +107,24 @@ std::string bash_completion() {
   script += "      " + valued + ")\n";
   script +=
       "        i=$((i + 1))\n"
-      "        [[ $i -lt $COMP_CWORD ]] || return ;;\n"
+      "        [[ ${COMP_WORDS[i]} != = || $i -eq $COMP_CWORD ]] || i=$((i + 1)) # --option=value is three words.\n"
+      "        if [[ $i -ge $COMP_CWORD ]]; then\n"
+      "          case $word in\n"
+      "            -l|--lock|--shared) kinds=lock ;;\n"
+      "            -S|--sem) kinds=semaphore ;;\n"
+      "            *) return ;;\n"
+      "          esac\n"
+      "          [[ $current != = ]] || current=\n"
+      "          _shmcoord_names\n"
+      "          return\n"
+      "        fi\n"
+      "        case $word in\n"
+      "          -s|--segment|--trust) globals+=(\"$word\" \"${COMP_WORDS[i]}\") ;;\n"
+      "        esac ;;\n"
       "      -*) ;;\n"
       "      *)\n"
       "        case $command in\n"
-      "          '') command=$word ;;\n";
+      "          '') if [[ -z $help && $word == help ]]; then help=1; else command=$word; fi ;;\n";
   std::string group_pattern;
   for (const auto& [first, seconds] : second_words) group_pattern += (group_pattern.empty() ? "" : "|") + first;
   script += "          " + group_pattern + ") command=\"$command $word\" ;;\n";
@@ -103,6 +137,24 @@ std::string bash_completion() {
       globals + first_words + "' ;;\n" + groups + by_command +
       "  esac\n"
       "  mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
+      "  if [[ -n $help ]]; then # Of commands; they have no options there.\n"
+      "    for i in \"${!COMPREPLY[@]}\"; do [[ ${COMPREPLY[i]} != -* ]] || unset \"COMPREPLY[i]\"; done\n"
+      "    return\n"
+      "  fi\n"
+      "  [[ $current != -* ]] || return\n"
+      "  _shmcoord_names\n"
+      "  if [[ -n $files ]]; then\n"
+      "    compopt -o filenames 2>/dev/null\n"
+      "    while IFS= read -r name; do COMPREPLY+=(\"$name\"); done < <(compgen -f -- \"$current\")\n"
+      "  fi\n"
+      "}\n"
+      "# Of these kinds, of the segment that the line is about.\n"
+      "_shmcoord_names() {\n"
+      "  [[ -n $kinds ]] || return\n"
+      "  while IFS= read -r name; do\n"
+      "    printf -v name %q \"$name\"\n"
+      "    [[ $name != \"$current\"* ]] || COMPREPLY+=(\"$name\")\n"
+      "  done < <(\"${COMP_WORDS[0]}\" \"${globals[@]}\" names $kinds 2>/dev/null)\n"
       "}\n"
       "complete -F _shmcoord shmcoord\n";
   return script;
@@ -110,6 +162,22 @@ std::string bash_completion() {
 
 int completion_command(const Arguments&) {
   write_out(bash_completion());
+  return exit_done;
+}
+
+int names_command(const Arguments& arguments) {
+  const auto mapping = open_read_only(arguments.global);
+  const process::Picture picture = process::take_picture(*mapping, process::real_clock().now_ns());
+  for (const std::string& kind : arguments.words) {
+    for (const engine::Kind one :
+         {engine::Kind::lock, engine::Kind::semaphore, engine::Kind::guard, engine::Kind::pipeline}) {
+      if (engine::word_of(one) != kind) continue;
+      for (const process::LockView* const found : of_kind(picture, one)) {
+        // One that cannot be shown as it is cannot be typed either.
+        if (printable(found->name) == found->name) print_line(found->name);
+      }
+    }
+  }
   return exit_done;
 }
 

@@ -11,7 +11,7 @@
 namespace shmcoord::tool {
 namespace {
 
-constexpr std::string_view summary = "Locks and semaphores between the processes of this host.";
+constexpr std::string_view summary = "Locks, semaphores, guards and pipelines between the processes of this host.";
 constexpr std::size_t line_width = 100;
 
 // Options that the parser knows without the table.
@@ -24,13 +24,14 @@ constexpr struct {
 } exit_codes[] = {
     {"0", "done"},
     {"1",
-     "busy, full, timed out, more than the capacity, a wait that could never end, or a guard that did not pass; -E "
-     "changes it for busy, full and timed out"},
+     "busy, full, timed out, more than the capacity, a wait that could never end, a guard that did not pass, a "
+     "pipeline "
+     "that failed or was cancelled, or damage that `segment check` found; -E changes it for busy, full and timed out"},
     {"2", "it does not exist, is not yours, or is already free"},
     {"64", "the command line is wrong"},
     {"69", "the segment cannot be used, or a program that is needed is missing"},
     {"70", "internal error"},
-    {"75", "`run`: the hold was lost while the command ran"},
+    {"75", "`run`: the hold was lost while the command ran; `pipeline run` and `pipeline resume`: the pipeline was"},
     {"126, 127", "`run`: the command cannot be executed, or is not found"},
     {"128+N", "ended by signal N; `run`: the command was"},
 };
@@ -175,7 +176,7 @@ std::string manual_page() {
       ".\\\" Written by `shmcoord manual` from the command table.\n"
       ".TH SHMCOORD 1 \"\" \"shmcoord " SHMCOORD_VERSION
       "\" \"User Commands\"\n"
-      ".SH NAME\nshmcoord \\- locks and semaphores between the processes of this host\n"
+      ".SH NAME\nshmcoord \\- locks, semaphores, guards and pipelines between the processes of this host\n"
       ".SH SYNOPSIS\n";
   for (const Command& command : commands()) {
     page +=
@@ -184,7 +185,10 @@ std::string manual_page() {
   page += ".SH DESCRIPTION\n" + std::string(summary) +
           "\nA lock is a name in a segment of shared memory. It is given back exactly when its holder gives it back or "
           "dies, and goes to the next one who waits, in order. A semaphore is a name too, with so many permits, of "
-          "which several holders can have some each.\n.SH GLOBAL OPTIONS\nThey may stand anywhere.\n";
+          "which several holders can have some each. A guard is a condition under a name, which can be evaluated and "
+          "waited for. A pipeline goes through phases, each under its guards, locks and permits, and can be resumed "
+          "where it was. A snapshot is a file from which the segment is made anew.\n.SH GLOBAL OPTIONS\nThey may stand "
+          "anywhere.\n";
   for (const Option& option : global_options()) page += roff_option(option);
   page += roff_option(help_option) + roff_option(version_option) + ".SH COMMANDS\n";
   for (const Command& command : commands()) {
@@ -196,14 +200,17 @@ std::string manual_page() {
   for (const auto& [codes, meaning] : exit_codes) page += ".TP\n" + roff(codes) + '\n' + roff(meaning) + '\n';
   page +=
       ".SH ENVIRONMENT\n"
-      ".TP\nSHMCOORD_SEGMENT\nthe segment when \\-s is not given; set for the command of \\fBrun\\fR\n"
-      ".TP\nSHMCOORD_TRUST\nthe user of \\-\\-trust when that is not given; then set for the command of \\fBrun\\fR\n"
-      ".TP\nSHMCOORD_HOLDER\nset for the command of \\fBrun\\fR: who holds\n"
-      ".TP\nSHMCOORD_TOKEN\nset for the command of \\fBrun\\fR: the fencing token of the first lock or semaphore\n"
-      ".TP\nSHMCOORD_TOKENS\nset for the command of \\fBrun\\fR: name=token of all that is held, comma separated\n"
-      ".TP\nSHMCOORD_HELD\nset for the command of \\fBrun\\fR, for a \\fBrun\\fR within it: so that it does not wait "
-      "for "
-      "itself\n"
+      "What is set is so for the command of \\fBrun\\fR and for those of a pipeline, unless another one is named.\n"
+      ".TP\nSHMCOORD_SEGMENT\nthe segment when \\-s is not given; then set\n"
+      ".TP\nSHMCOORD_TRUST\nthe user of \\-\\-trust when that is not given; then set\n"
+      ".TP\nSHMCOORD_HOLDER\nset: who holds\n"
+      ".TP\nSHMCOORD_TOKEN\nset: the fencing token of the first lock or semaphore\n"
+      ".TP\nSHMCOORD_TOKENS\nset: name=token of all that is held, comma separated\n"
+      ".TP\nSHMCOORD_PIPELINE\nset for the commands of a pipeline: its id\n"
+      ".TP\nSHMCOORD_PHASE\nset for the commands of a pipeline: the name of the phase\n"
+      ".TP\nSHMCOORD_HELD\nset, for a \\fBrun\\fR or a pipeline within it: so that it does not wait for itself\n"
+      ".TP\nSHMCOORD_SESSION\nset for the command of \\-\\-sessions\\-command: the session that is asked for\n"
+      ".TP\nTERM\nno colours, and nothing drawn over, when it is not set, or \"dumb\"\n"
       ".TP\nNO_COLOR\nno colours, whatever the terminal can do\n"
       ".SH FILES\n.TP\n/dev/shm/shmcoord.NAME\na segment\n";
   return page;

@@ -16,6 +16,7 @@
 #include "shmcoord/messages.hpp"
 #include "shmcoord/notices.hpp"
 #include "shmcoord/render.hpp"
+#include "shmcoord/terminal.hpp"
 
 // Looks at the segment through a read-only mapping: nothing is locked, finished or cleaned up, and no notice to a next
 // holder is used up.
@@ -36,10 +37,11 @@ std::vector<std::string> show(const engine::Mapping& mapping, const InspectArgs&
   } else if (args.global.json) {
     inspect_json(scene, write_out);
   } else {
+    const bool in_place = args.watch && obeys_sequences(STDOUT_FILENO);
     std::string out;
-    if (args.watch && ::isatty(STDOUT_FILENO) != 0) out = "\x1b[H\x1b[J";
+    if (in_place) out = "\x1b[H\x1b[J";
     out += inspect_text(scene, args.global.color, terminal_width());
-    if (args.watch && ::isatty(STDOUT_FILENO) == 0) out += '\n';
+    if (args.watch && !in_place) out += '\n';
     write_out(out);
   }
   return picture.unknown;

@@ -5,15 +5,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include <boost/json.hpp>
 
+#include "base/printable.hpp"
 #include "process/clock.hpp"
 #include "shmcoord/display_width.hpp"
 #include "shmcoord/durations.hpp"
 #include "shmcoord/json_writer.hpp"
 #include "shmcoord/messages.hpp"
 #include "shmcoord/render.hpp"
+#include "shmcoord/terminal.hpp"
 
 namespace shmcoord::tool {
 namespace {
@@ -21,7 +24,8 @@ namespace {
 namespace json = boost::json;
 
 constexpr int redraw_ms = 1000;
-constexpr std::size_t widest_name = 30;  // columns
+constexpr std::size_t widest_name = 30;       // columns
+constexpr std::size_t longest_command = 120;  // bytes that are shown of it
 
 std::int64_t now_ns() { return process::real_clock().now_ns(); }
 
@@ -31,24 +35,33 @@ struct TerminalSize {
 };
 
 TerminalSize size_of_terminal() {
+  TerminalSize known;
   winsize size{};
-  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {};
-  return {size.ws_col, size.ws_row};
+  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0) return known;
+  if (size.ws_col != 0) known.columns = size.ws_col;
+  if (size.ws_row != 0) known.rows = size.ws_row;
+  return known;
 }
 
 /// Its control sequences are ours; the texts in it were made printable.
 void write_terminal(const std::string& text) { (void)!::write(STDERR_FILENO, text.data(), text.size()); }
 
+/// As much of it as tells it from others.
 std::string words_of(const std::vector<std::string>& command) {
   std::string text;
-  for (const std::string& word : command) text += (text.empty() ? "" : " ") + word;
-  return printable(text);
+  for (const std::string& word : command) {
+    text += (text.empty() ? "" : " ") + word;
+    if (text.size() > longest_command) break;
+  }
+  return base::shortened(text, longest_command);
 }
 
 }  // namespace
 
 PipelineView::PipelineView(bool for_programs)
-    : for_programs_(for_programs), live_(!for_programs && ::isatty(STDERR_FILENO) == 1) {}
+    : for_programs_(for_programs), live_(!for_programs && obeys_sequences(STDERR_FILENO)) {}
+
+json::value PipelineView::id() const { return pipeline_ ? json::value(printable(pipeline_->id())) : json::value(); }
 
 /// The present state, if it is worth a line of a log: one that lasts, and is not over, which the last line says.
 std::string PipelineView::state_text() const {
@@ -91,6 +104,12 @@ void PipelineView::changed(const Pipeline& pipeline) {
 
 void PipelineView::warn(const std::string& guard, const std::string& reason) {
   const std::scoped_lock lock(mutex_);
+  if (for_programs_) {
+    return say_document(
+        json_text(json::object{{"time", rfc3339(process::real_clock().wall_ns())},
+                               {"id", id()},
+                               {"warning", json::object{{"guard", printable(guard)}, {"reason", printable(reason)}}}}));
+  }
   say("warning: guard '" + printable(guard) + "' not passed: " + reason);
   drawn_ = 0;  // it stands below what is there
 }
@@ -99,6 +118,7 @@ void PipelineView::command_begins() {
   const std::scoped_lock lock(mutex_);
   in_command_ = true;
   drawn_ = 0;  // what stands there stays
+  in_midline_ = true;
   if (!live_ && !for_programs_) tell();
 }
 
@@ -111,7 +131,7 @@ void PipelineView::ended(PipelineRunResult result) {
   if (!for_programs_) return;
   const std::string_view text = to_string(result);
   say_document(json_text(json::object{{"time", rfc3339(process::real_clock().wall_ns())},
-                                      {"id", pipeline_ ? json::value(printable(pipeline_->id())) : json::value()},
+                                      {"id", id()},
                                       {"result", json::string_view(text.data(), text.size())}}));
 }
 
@@ -147,6 +167,8 @@ void PipelineView::draw() {
   const TerminalSize terminal = size_of_terminal();
   const std::int64_t now = now_ns();
   std::string out;
+  // As many blanks as fill a line: from its start the cursor stays in it, from anywhere else it gets to the next one.
+  if (std::exchange(in_midline_, false)) out += std::string(terminal.columns, ' ') + '\r';
   if (drawn_ > 0) out += fmt::format("\x1b[{}A", drawn_);
   const auto line = [&](std::string text) {
     if (columns_of(text) >= terminal.columns) text = text.substr(0, bytes_within(text, terminal.columns - 2)) + "…";

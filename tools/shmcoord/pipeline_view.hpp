@@ -6,13 +6,16 @@
 #include <string>
 #include <vector>
 
+#include <boost/json/value.hpp>
+
 #include "shmcoord/segment_pipeline.hpp"
 
 // How a pipeline that runs here is told, on standard error, since standard output belongs to its commands.
 //
 // On a terminal: all phases, one a line, drawn again in their place each second and with each change, while it waits;
 // while a command runs the terminal is the command's, and afterwards they are drawn anew below what that wrote.
-// Otherwise a line for each change; for programs a document.
+// Otherwise, also on a terminal that obeys no control sequences, a line for each change. For programs a document: of
+// each change, of each guard that warned, and of the end.
 
 namespace shmcoord::tool {
 
@@ -39,6 +42,7 @@ class PipelineView {
   void tell();
   [[nodiscard]] std::string line_of(std::size_t phase, std::int64_t now_ns) const;
   [[nodiscard]] std::string state_text() const;
+  [[nodiscard]] boost::json::value id() const;  // null: not known yet
 
   const bool for_programs_;
   const bool live_;
@@ -49,6 +53,7 @@ class PipelineView {
   std::string told_;
   std::size_t drawn_ = 0;  // lines that stand there, to be drawn over
   bool in_command_ = false;
+  bool in_midline_ = false;  // perhaps: whatever a command wrote last may lack a line break
 };
 
 }  // namespace shmcoord::tool
