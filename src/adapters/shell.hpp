@@ -15,7 +15,7 @@ struct ShellRun {
   std::string command;
   std::string directory = {};
   std::chrono::milliseconds grace{500};
-  std::size_t max_output = 0;    ///< bytes that are kept of the end of each stream
+  std::size_t max_output = 0;  ///< bytes that are kept of the end of each stream
   std::vector<std::string> launcher = {};
   bool separate_errors = false;  ///< standard error goes into `errors`, else with the output, in order
   std::vector<std::pair<std::string, std::string>> environment = {};  ///< beside that of this process

@@ -132,7 +132,8 @@ TEST_F(PipelineTool, AKilledRunnerTakesTheCommandOfAGuardAlong) {
   runner->signal(SIGKILL);
   EXPECT_EQ(run({"lock", "acquire", "main", "--holder", "x", "-w", "10s"}).code(), 0);
   EXPECT_TRUE(process_gone(command)) << "before the next holder gets in";
-  EXPECT_TRUE(status("p").at("runner").is_null());
+  const json::value left = status("p").at("runner");  // what is in nobody's way may be there for a moment
+  EXPECT_TRUE(left.is_null() || !left.at("alive").as_bool());
 }
 
 TEST_F(PipelineTool, ACommandThatFailsCanBeResumed) {

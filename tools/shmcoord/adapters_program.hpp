@@ -23,7 +23,7 @@ struct AskOptions {
   std::optional<std::string> repository = {};  ///< none: that of `directory`
   std::optional<std::string> issues_file = {};
   std::optional<std::string> issues_command = {};
-  bool end_with_us = false;  ///< commands are ended when this process is, however it ends
+  bool end_with_us = false;                          ///< commands are ended when this process is, however it ends
   std::optional<std::string> sessions_command = {};  ///< asked beside the sessions that the ports know already
 };
 
