@@ -50,6 +50,18 @@ class PipelineTool : public ToolTest {
              (phase.empty() || now.at("phase") == json::string_view(phase));
     });
   }
+  /// On a terminal, until a command has made the file `in`; what stood there in the end.
+  std::string run_until_ctrl_c(const std::string& text) {
+    file(text);
+    const auto shell = start_shell(
+        "mkfifo $SCRATCH/keys; (exec 3<>$SCRATCH/keys; cat <&3) | "
+        "script -qefc \"$SHMCOORD pipeline run $SCRATCH/p.json\" $SCRATCH/tty");
+    EXPECT_TRUE(eventually([&] { return there("in"); })) << shell->err();
+    EXPECT_EQ(start_shell("printf '\\003' >$SCRATCH/keys")->wait().code(), 0);
+    EXPECT_TRUE(eventually([&] { return content("tty").find("COMMAND_EXIT_CODE") != std::string::npos; }));
+    shell->signal(SIGKILL);
+    return content("tty");
+  }
   [[nodiscard]] bool there(const std::string& name) const { return std::filesystem::exists(path(name)); }
   std::string content(const std::string& name) const { return read_file(path(name)); }
 };
@@ -321,18 +333,12 @@ TEST_F(PipelineTool, CtrlCWhileACommandRunsIsAnInterruption) {
   if (start_shell("command -v script")->wait().code() != 0) {
     GTEST_SKIP() << "script(1) of util-linux is not installed";
   }
-  file(R"j({"id": "p", "phases": [{"name": "a", "command": "touch $SCRATCH/in; exec sleep 1000"}, {"name": "b"}]})j");
-  const auto shell = start_shell(
-      "mkfifo $SCRATCH/keys; (exec 3<>$SCRATCH/keys; cat <&3) | "
-      "script -qefc \"$SHMCOORD pipeline run $SCRATCH/p.json\" $SCRATCH/tty");
-  ASSERT_TRUE(eventually([&] { return there("in"); })) << shell->err();
-  ASSERT_EQ(start_shell("printf '\\003' >$SCRATCH/keys")->wait().code(), 0);
-  ASSERT_TRUE(eventually([&] { return content("tty").find("COMMAND_EXIT_CODE") != std::string::npos; }))
-      << content("tty");
-  EXPECT_THAT(content("tty"),
+  const char* const text =
+      R"j({"id": "p", "phases": [{"name": "a", "command": "touch $SCRATCH/in; exec sleep 1000"}, {"name": "b"}]})j";
+  const std::string said = run_until_ctrl_c(text);
+  EXPECT_THAT(said,
               AllOf(HasSubstr("pipeline 'p' was interrupted in phase 'a'"), HasSubstr("COMMAND_EXIT_CODE=\"130\"")));
   EXPECT_EQ(status("p").at("status"), "running") << "to be resumed, not failed";
-  shell->signal(SIGKILL);
 }
 
 // A program that tidies up and exits with 0 is none that was not told to end.
@@ -340,19 +346,12 @@ TEST_F(PipelineTool, CtrlCThatTheCommandHandlesIsAnInterruptionToo) {
   if (start_shell("command -v script")->wait().code() != 0) {
     GTEST_SKIP() << "script(1) of util-linux is not installed";
   }
-  file(R"j({"id": "p", "phases": [
+  const char* const text = R"j({"id": "p", "phases": [
     {"name": "a", "command": "trap 'echo tidied; exit 0' INT; touch $SCRATCH/in; while :; do sleep 0.05; done"},
-    {"name": "b", "command": "touch $SCRATCH/b"}]})j");
-  const auto shell = start_shell(
-      "mkfifo $SCRATCH/keys; (exec 3<>$SCRATCH/keys; cat <&3) | "
-      "script -qefc \"$SHMCOORD pipeline run $SCRATCH/p.json\" $SCRATCH/tty");
-  ASSERT_TRUE(eventually([&] { return there("in"); })) << shell->err();
-  ASSERT_EQ(start_shell("printf '\\003' >$SCRATCH/keys")->wait().code(), 0);
-  ASSERT_TRUE(eventually([&] { return content("tty").find("COMMAND_EXIT_CODE") != std::string::npos; }))
-      << content("tty");
-  EXPECT_THAT(content("tty"), AllOf(HasSubstr("tidied"), HasSubstr("COMMAND_EXIT_CODE=\"130\"")));
+    {"name": "b", "command": "touch $SCRATCH/b"}]})j";
+  const std::string said = run_until_ctrl_c(text);
+  EXPECT_THAT(said, AllOf(HasSubstr("tidied"), HasSubstr("COMMAND_EXIT_CODE=\"130\"")));
   EXPECT_FALSE(there("b"));
-  shell->signal(SIGKILL);
 }
 
 TEST_F(PipelineTool, ACommandThatDoesNotEndIsKilledAfterTheGrace) {
