@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <memory>
 
 #include <boost/json.hpp>
 
@@ -12,6 +13,7 @@
 #include "engine/segment_file.hpp"
 #include "process/clock.hpp"
 #include "process/event_stream.hpp"
+#include "shmcoord/error.hpp"
 #include "shmcoord/exit_codes.hpp"
 #include "shmcoord/joined.hpp"
 #include "shmcoord/json_writer.hpp"
@@ -128,9 +130,9 @@ std::string event_json(const Event& e, std::int64_t wall_ns) {
   return out;
 }
 
-int events_command(const EventsArgs& args) {
-  end_on_signals();
-  const std::shared_ptr<process::Participant> me = join(args.global, IfMissing::fail, "events");
+namespace {
+
+int follow(const EventsArgs& args, const std::shared_ptr<process::Participant>& me) {
   const bool kept = (me->mapping().view().header().flags & engine::journal_always) != 0;
   if (!kept && (!args.follow || args.since)) {
     say("segment " + printable(me->mapping().name()) +
@@ -138,6 +140,7 @@ int events_command(const EventsArgs& args) {
   }
   process::EventStream stream(me, args.since);
   followed = &stream;
+  const std::shared_ptr<void> no_longer(nullptr, [](void*) { followed = nullptr; });
   const process::Clock& clock = process::real_clock();
   const std::int64_t wall_of_monotonic = clock.wall_ns() - clock.now_ns();
   while (ended == 0) {
@@ -155,17 +158,27 @@ int events_command(const EventsArgs& args) {
     }
     if (!args.follow) break;
     if (!me->usable()) {
-      followed = nullptr;
-      if (me->mapping().removed() || me->mapping().check_identity() != engine::Mapping::Identity::same) {
-        say_error("segment_gone", "segment " + printable(me->mapping().name()) + " was removed");
-        return exit_missing;
-      }
+      const bool there = me->mapping().check_identity() == engine::Mapping::Identity::same;
+      if (!there) throw Error(Errc::segment_gone, "the segment was replaced");
       me->require_usable();
     }
     stream.wait(clock.now_ns() + engine::recheck_ns);
   }
-  followed = nullptr;
   return exit_done;
+}
+
+}  // namespace
+
+int events_command(const EventsArgs& args) {
+  end_on_signals();
+  const std::shared_ptr<process::Participant> me = join(args.global, IfMissing::fail, "events");
+  try {
+    return follow(args, me);
+  } catch (const Error& e) {
+    if (e.errc() != Errc::segment_gone) throw;
+    say_error("segment_gone", "segment " + printable(me->mapping().name()) + " was removed");
+    return exit_missing;
+  }
 }
 
 }  // namespace shmcoord::tool
