@@ -122,6 +122,25 @@ TEST_F(Commands, StartWithNothingOfThisProcess) {
   EXPECT_EQ(run("test $$ = $(cut -d' ' -f5 /proc/$$/stat)").detail, "exit code 0");  // leads its group
 }
 
+// All that it starts has it, and nothing else; also where the kernel forgets how children ended.
+TEST_F(Commands, KeepOpenWhatTheyAreTold) {
+  const int kept = ::open("/dev/zero", O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(kept, 0);
+  GuardDeadline deadline = patient();
+  deadline.kept_open = kept;
+  for (const auto children : {SIG_DFL, SIG_IGN}) {
+    const auto before = ::signal(SIGCHLD, children);
+    const CommandResult has = run("sh -c 'ls -l /proc/self/fd' | grep -c zero", deadline);
+    const CommandResult others = run("ls /proc/self/fd | wc -l", deadline);
+    const CommandResult none = run("ls -l /proc/self/fd | grep -c zero");
+    ::signal(SIGCHLD, before);
+    EXPECT_EQ(has.detail, "exit code 0: 1");
+    EXPECT_EQ(others.detail, "exit code 0: 5") << "three streams, the directory that is read, and that one";
+    EXPECT_EQ(none.detail, "exit code 1: 0");
+  }
+  ::close(kept);
+}
+
 // Also in a program that closed its own standard streams, where a pipe may get their numbers.
 TEST_F(Commands, RunWhereTheStandardStreamsAreClosed) {
   const pid_t child = ::fork();
