@@ -73,6 +73,8 @@ struct Try {
     return sound && std::find(parts.begin(), parts.end(), nullptr) == parts.end() &&
            parts.back()->weight >= text_weight;
   }
+  /// Its last part was written, so no other is any more.
+  [[nodiscard]] bool broken() const { return parts.back() != nullptr && !whole(); }
 };
 
 std::map<std::string, Try> tries_of(const LockView& seen) {
@@ -214,7 +216,7 @@ std::vector<std::string> remains_of(const engine::Mapping& mapping, const LockVi
   bool may_be = false;  // a text, now or later
   for (const auto& [tag, one] : tries_of(seen)) {
     // Whoever was alive when it was seen wrote it, and may write on; so this is asked after the look.
-    if (one.whole() || !is_dead(mapping, one.maker)) {
+    if (one.whole() || (!one.broken() && !is_dead(mapping, one.maker))) {
       may_be = true;
       continue;
     }

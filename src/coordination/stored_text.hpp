@@ -25,9 +25,10 @@
 //       whole. Nobody can be whole beside it, so who withdraws, or is found dead half way, was never the text.
 //   G3  Who adds writes all its parts, the last one last. Where that has no room, another one has it: whoever is
 //       refused takes its parts away and looks again.
-//   G4  A try that is not whole, and whose session is dead, will never be: anybody may take it away. So may he all that
-//       lies beside, if there is no text and no session alive that may be about to make one: it is of an earlier text,
-//       since what lies beside a text is written when there is one, and is its own by its tag.
+//   G4  A try that is not whole will never be, if its session is dead, or if its last part is there: whoever wrote that
+//       one writes no other any more. Anybody may take it away. So may he all that lies beside, if there is no text and
+//       no session alive that may be about to make one: it is of an earlier text, since what lies beside a text is
+//       written when there is one, and is its own by its tag.
 //
 // If we die here: parts of a try that is not whole are nobody's text; they go with the next add, the removal of the
 // name, or a pass of the reaper. The removal takes the parts one by one; half done, a text of one part is gone, and one

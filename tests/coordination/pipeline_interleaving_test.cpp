@@ -181,6 +181,7 @@ TEST(PipelineInterleaving, EachRuleIsNeeded) {
   needed("stands_before_removing", &ProtocolRules::stands_before_removing);
   needed("tidies_after_the_dead", &ProtocolRules::tidies_after_the_dead);
   needed("tidies_beside_no_text", &ProtocolRules::tidies_beside_no_text);
+  needed("tidies_what_was_broken", &ProtocolRules::tidies_what_was_broken);
 }
 
 }  // namespace

@@ -542,15 +542,24 @@ void Protocol::take_away(Small who, At next) {
   }
 }
 
+bool Protocol::may_be_completed(const ProtocolEntry& part) const {
+  const auto all = entries();
+  const bool broken = std::any_of(all.begin(), all.end(), [&](const ProtocolEntry& e) {
+    return e.what == What::part && e.tag == part.tag && e.weight == ProtocolEntry::of_text;
+  });
+  if (broken && rules_.tidies_what_was_broken) return false;
+  return part.of == ProtocolEntry::outside || world_.people[part.of].at != At::ended;
+}
+
 // remains_of of stored_text.cpp.
 void Protocol::list_remains(Participant& p) {
   const auto tag = definition();
   bool may_be = tag.has_value();  // a text, now or later
   for (const ProtocolEntry& e : entries()) {
     if (e.what != What::part || e.tag == tag) continue;
-    const bool dead = e.of == ProtocolEntry::nobody || world_.people[e.of].at == At::ended;
-    may_be = may_be || !dead;
-    if (dead || !rules_.tidies_after_the_dead) list(p, e);
+    const bool open = may_be_completed(e);
+    may_be = may_be || open;
+    if (!open || !rules_.tidies_after_the_dead) list(p, e);
   }
   for (const ProtocolEntry& e : entries()) {
     if (e.what == What::state && (!may_be || !rules_.tidies_beside_no_text)) list(p, e);

@@ -47,6 +47,7 @@ struct ProtocolRules {
   bool stands_before_removing = true;  // looks if it has the hold still
   bool tidies_after_the_dead = true;   // takes no part away whose writer may write the others
   bool tidies_beside_no_text = true;   // no state while there is a text or may be one
+  bool tidies_what_was_broken = true;  // whoever wrote the last part writes no other any more
 };
 
 enum class Role : Small { none, runner, failing_runner, canceller, adder, remover, operating, tidier };
@@ -81,8 +82,8 @@ struct ProtocolEntry {
   Small of = 0;  // whose, of a runner's hold and a part
   Small weight = 0;
 
-  static constexpr Small nobody = 99;
-  static constexpr Small of_text = 4;  // of the last part
+  static constexpr Small outside = 99;  // one who lives on, and does nothing
+  static constexpr Small of_text = 4;   // of the last part
   static constexpr Small of_runner = 2;
   static constexpr Small capacity = 7;
 };
@@ -146,7 +147,7 @@ class Protocol {
   }
   Protocol& defined() {
     ++world_.last_tag;
-    for (Small n = 1; n <= parts_; ++n) put_part(ProtocolEntry::nobody, n == parts_);
+    for (Small n = 1; n <= parts_; ++n) put_part(ProtocolEntry::outside, n == parts_);
     world_.tags.at(world_.last_tag).added = 1;
     return *this;
   }
@@ -251,6 +252,7 @@ class Protocol {
   void list(Participant& p, const ProtocolEntry& e) const { p.list.at(p.listed++) = e.token; }
   void list_all(Participant& p);
   void list_remains(Participant& p);
+  [[nodiscard]] bool may_be_completed(const ProtocolEntry& part) const;
   void take_away(Small who, At next);
   void tidy(Small who);
 
